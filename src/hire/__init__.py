@@ -1,0 +1,3 @@
+"""HiRe: few-shot knowledge graph completion."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Bytes to triples: tables, RDF, SPARQL endpoints and downloads."""
