@@ -139,7 +139,7 @@ def open_array(path: Path) -> NDArray[Any]:
     """Map an array that `save_array` wrote, read-only."""
     with explain_os_errors(path):
         try:
-            return np.load(path, mmap_mode="r", allow_pickle=False)
+            return cast(NDArray[Any], np.load(path, mmap_mode="r", allow_pickle=False))
         except (ValueError, EOFError) as error:
             raise HireError(
                 f"is not a readable array ({error})", file=path, remedy="build the dataset again"
