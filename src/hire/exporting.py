@@ -1,0 +1,57 @@
+"""Write a dataset in the published layout, for other systems to read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hire.datasets import FewShotDataset
+from hire.errors import HireError
+from hire.files import atomic_directory
+from hire.graph import INVERSE_SUFFIX
+from hire.layout import TASK_FILES
+
+
+def write_published(dataset: FewShotDataset, directory: Path, *, overwrite: bool = False) -> None:
+    """Write a dataset in the published layout, for other systems to read."""
+    graph = dataset.graph
+    names: list[str] = list(graph.entities)
+    relations: list[str] = list(graph.relations)
+    background = [relations[int(relation)] for relation in graph.background_relations]
+    true_tails: dict[str, tuple[tuple[int, int], list[str]]] = {}
+    for task in dataset.tasks:
+        for head in np.unique(task.pairs[:, 0]):
+            key, pair = names[head] + task.name, (int(head), task.relation)
+            tails = [names[tail] for tail in dataset.facts.tails(*pair)]
+            if true_tails.setdefault(key, (pair, tails))[0] != pair:
+                raise HireError(
+                    f"two pairs of head and relation have the same key {key!r} in e1rel_e2.json",
+                    remedy="rename one of the entities: the published layout cannot tell them apart",
+                )
+    documents: dict[str, Any] = {
+        "rel2candidates.json": {
+            task.name: names if task.candidates is None else [names[entity] for entity in task.candidates]
+            for task in dataset.tasks
+        },
+        "e1rel_e2.json": {key: tails for key, (_, tails) in true_tails.items()},
+        "ent2ids": {name: number for number, name in enumerate(names)},
+        "relation2ids": {
+            name: number
+            for number, name in enumerate([n for name in background for n in (name, name + INVERSE_SUFFIX)])
+        },
+    }
+    for split, file in TASK_FILES.items():
+        documents[file] = {
+            task.name: [[names[head], task.name, names[tail]] for head, tail in task.pairs]
+            for task in dataset.split(split)
+        }
+    with atomic_directory(directory, overwrite=overwrite) as partial:
+        for file, content in documents.items():
+            (partial / file).write_text(json.dumps(content, ensure_ascii=False), "utf-8")
+        with (partial / "path_graph").open("w", encoding="utf-8", newline="\n") as stream:
+            stream.writelines(
+                f"{names[head]}\t{relations[relation]}\t{names[tail]}\n" for head, relation, tail in graph.triples
+            )

@@ -1,0 +1,106 @@
+"""What a dataset holds: counts, degrees, and how much context the head and the tail of a triplet share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hire.datasets import SPLITS, FewShotDataset
+from hire.graph import MAX_NEIGHBORS, KnowledgeGraph, expand_rows
+from hire.progress import track
+from hire.vocabulary import IntArray
+
+TRIPLETS_AT_ONCE = 1 << 16
+
+
+@dataclass(frozen=True)
+class SharedContext:
+    """How much the neighbourhoods of head and tail have in common (the paper's appendix on shared context)."""
+
+    triplets: int
+    sharing_entities: int  # triplets whose head and tail have a neighbour in common
+    shared_entities: int  # such neighbours, over all triplets
+    sharing_tuples: int  # triplets whose head and tail have a (relation, entity) tuple in common
+    shared_tuples: int
+
+
+def shared_context(graph: KnowledgeGraph, pairs: IntArray, max_neighbors: int = MAX_NEIGHBORS) -> SharedContext:
+    """Count what the contexts of heads and tails share, for pairs [n, 2]."""
+    by_entity = np.zeros(len(pairs), np.int64)
+    by_tuple = np.zeros(len(pairs), np.int64)
+    with track("Comparing contexts", len(pairs)) as advance:
+        for start in range(0, len(pairs), TRIPLETS_AT_ONCE):
+            part = pairs[start : start + TRIPLETS_AT_ONCE]
+            by_entity[start : start + len(part)], by_tuple[start : start + len(part)] = _shared(
+                graph, part, max_neighbors
+            )
+            advance(len(part))
+    return SharedContext(
+        len(pairs), int((by_entity > 0).sum()), int(by_entity.sum()), int((by_tuple > 0).sum()), int(by_tuple.sum())
+    )
+
+
+def _shared(graph: KnowledgeGraph, pairs: IntArray, max_neighbors: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For each pair, the number of distinct entities and of distinct tuples in both neighbourhoods."""
+    entities, tuples = [], []
+    for side in (0, 1):
+        positions, owners = expand_rows(graph.offsets, pairs[:, side], max_neighbors)
+        relation, entity = graph.neighbors[positions].astype(np.int64).T
+        owner_and_entity = owners * len(graph.entities) + entity
+        entities.append(np.unique(owner_and_entity))
+        tuples.append(np.unique(owner_and_entity * (2 * len(graph.relations)) + relation))
+    in_both = np.intersect1d(*entities, assume_unique=True) // len(graph.entities)
+    tuples_in_both = np.intersect1d(*tuples, assume_unique=True) // (2 * len(graph.relations) * len(graph.entities))
+    return np.bincount(in_both, minlength=len(pairs)), np.bincount(tuples_in_both, minlength=len(pairs))
+
+
+def degree_histogram(degrees: IntArray) -> list[tuple[int, int, int]]:
+    """Entities by degree in classes that double: (from, to, entities); the first class is degree 0."""
+    classes = np.zeros(len(degrees), np.int64)
+    connected = degrees > 0
+    classes[connected] = np.floor(np.log2(degrees[connected])).astype(np.int64) + 1
+    counts = np.bincount(classes)
+    return [(0 if i == 0 else 2 ** (i - 1), 0 if i == 0 else 2**i - 1, int(n)) for i, n in enumerate(counts)]
+
+
+def statistics(dataset: FewShotDataset) -> dict[str, Any]:
+    """All statistics of a dataset, as plain data."""
+    graph = dataset.graph
+    train = [task.pairs for task in dataset.split("train")]
+    pairs = np.concatenate([graph.triples[:, [0, 2]], *train])
+    degrees = graph.degrees
+    return {
+        "name": dataset.name,
+        "entities": len(graph.entities),
+        "relations": {
+            "all": len(graph.background_relations) + len(dataset.tasks),
+            "background": len(graph.background_relations),
+            "tasks": len(dataset.tasks),
+        },
+        "triples": {
+            "background": len(graph.triples),
+            **{split: sum(len(task.pairs) for task in dataset.split(split)) for split in SPLITS},
+        },
+        "entity_types": None if graph.types is None else len(graph.types.names),
+        "labelled_entities": None if graph.labels is None else int((np.diff(graph.labels.offsets) > 0).sum()),
+        "degrees": {
+            "mean": float(degrees.mean()),
+            "median": float(np.median(degrees)),
+            "max": int(degrees.max()),
+            "over_max_neighbors": int((degrees > MAX_NEIGHBORS).sum()),
+            "histogram": degree_histogram(degrees),
+        },
+        "shared_context": vars(shared_context(graph, pairs)),
+        "tasks": [
+            {
+                "relation": task.name,
+                "split": task.split,
+                "triples": len(task.pairs),
+                "candidates": len(graph.entities) if task.candidates is None else len(task.candidates),
+            }
+            for task in dataset.tasks
+        ],
+    }
