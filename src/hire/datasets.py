@@ -112,8 +112,11 @@ class FewShotDataset:
         task_triples = np.insert(all_pairs, 1, np.repeat(relations, lengths), axis=1)
         more = np.zeros((0, 3), np.int32) if more_facts is None else more_facts
         everything = np.concatenate([graph.triples, task_triples, more])
-        sets = _CandidateSets(len(graph.entities))
-        task_candidates = np.array([sets.number_of(candidates[relation]) for relation in pairs], np.int32)
+        sets = CandidateSets()
+        task_candidates = [
+            ALL_ENTITIES if members is None or len(members) == len(graph.entities) else sets.number_of(members)
+            for members in (candidates[relation] for relation in pairs)
+        ]
         return cls(
             name,
             graph,
@@ -121,8 +124,8 @@ class FewShotDataset:
             {split: len(tasks[split]) for split in SPLITS},
             row_offsets(np.repeat(np.arange(len(pairs)), lengths), len(pairs)),
             all_pairs,
-            task_candidates,
-            np.cumsum([0, *map(len, sets.members)], dtype=np.int64),
+            np.array(task_candidates, np.int32),
+            sets.offsets(),
             np.concatenate([np.zeros(0, np.int32), *sets.members]),
             Facts.of(everything, len(graph.entities), len(graph.relations)),
             origin or {},
@@ -213,23 +216,24 @@ class FewShotDataset:
         )
 
 
-class _CandidateSets:
-    """Candidate sets in which equal ones are kept once."""
+class CandidateSets:
+    """Sets of entities, in which equal ones are kept once."""
 
-    def __init__(self, entity_count: int) -> None:
+    def __init__(self) -> None:
         self.members: list[IntArray] = []
         self._numbers: dict[bytes, int] = {}
-        self._entity_count = entity_count
 
-    def number_of(self, candidates: IntArray | None) -> int:
-        if candidates is None or len(candidates) == self._entity_count:
-            return ALL_ENTITIES
-        candidates = np.ascontiguousarray(candidates, np.int32)
-        key = candidates.tobytes()
-        if key not in self._numbers:
-            self._numbers[key] = len(self.members)
-            self.members.append(candidates)
-        return self._numbers[key]
+    def number_of(self, members: IntArray) -> int:
+        """The number of a set, which is added if it is new."""
+        members = np.ascontiguousarray(members, np.int32)
+        number = self._numbers.setdefault(members.tobytes(), len(self.members))
+        if number == len(self.members):
+            self.members.append(members)
+        return number
+
+    def offsets(self) -> NDArray[np.int64]:
+        """Where each set starts when they lie behind one another: [sets + 1]."""
+        return np.cumsum([0, *map(len, self.members)], dtype=np.int64)
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from hire.graph import MAX_NEIGHBORS, KnowledgeGraph, expand_rows
 from hire.progress import track
 from hire.vocabulary import IntArray
 
-TRIPLETS_AT_ONCE = 1 << 16
+PAIRS_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -29,32 +29,37 @@ class SharedContext:
 
 def shared_context(graph: KnowledgeGraph, pairs: IntArray, max_neighbors: int = MAX_NEIGHBORS) -> SharedContext:
     """Count what the contexts of heads and tails share, for pairs [n, 2]."""
-    by_entity = np.zeros(len(pairs), np.int64)
-    by_tuple = np.zeros(len(pairs), np.int64)
-    with track("Comparing contexts", len(pairs)) as advance:
-        for start in range(0, len(pairs), TRIPLETS_AT_ONCE):
-            part = pairs[start : start + TRIPLETS_AT_ONCE]
-            by_entity[start : start + len(part)], by_tuple[start : start + len(part)] = _shared(
-                graph, part, max_neighbors
-            )
-            advance(len(part))
+    positions, owners = expand_rows(graph.offsets, np.arange(len(graph.entities)), max_neighbors)
+    relation, entity = graph.neighbors[positions].astype(np.int64).T
+    by_entity = _shared_elements(owners, entity, pairs, len(graph.entities))
+    by_tuple = _shared_elements(owners, entity * (2 * len(graph.relations)) + relation, pairs, len(graph.entities))
     return SharedContext(
         len(pairs), int((by_entity > 0).sum()), int(by_entity.sum()), int((by_tuple > 0).sum()), int(by_tuple.sum())
     )
 
 
-def _shared(graph: KnowledgeGraph, pairs: IntArray, max_neighbors: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each pair, the number of distinct entities and of distinct tuples in both neighbourhoods."""
-    entities, tuples = [], []
-    for side in (0, 1):
-        positions, owners = expand_rows(graph.offsets, pairs[:, side], max_neighbors)
-        relation, entity = graph.neighbors[positions].astype(np.int64).T
-        owner_and_entity = owners * len(graph.entities) + entity
-        entities.append(np.unique(owner_and_entity))
-        tuples.append(np.unique(owner_and_entity * (2 * len(graph.relations)) + relation))
-    in_both = np.intersect1d(*entities, assume_unique=True) // len(graph.entities)
-    tuples_in_both = np.intersect1d(*tuples, assume_unique=True) // (2 * len(graph.relations) * len(graph.entities))
-    return np.bincount(in_both, minlength=len(pairs)), np.bincount(tuples_in_both, minlength=len(pairs))
+def _shared_elements(
+    owners: NDArray[np.int64], elements: NDArray[np.int64], pairs: IntArray, owner_count: int
+) -> NDArray[np.int64]:
+    """For each pair of owners, how many distinct elements belong to both."""
+    distinct, elements = np.unique(elements, return_inverse=True)
+    keys = np.unique(owners * len(distinct) + elements)
+    offsets = np.searchsorted(keys, np.arange(owner_count + 1) * len(distinct))
+    sizes = np.diff(offsets)
+    counts = np.zeros(len(pairs), np.int64)
+    if not len(keys):
+        return counts
+    with track("Comparing contexts", len(pairs)) as advance:
+        for start in range(0, len(pairs), PAIRS_AT_ONCE):
+            first, second = pairs[start : start + PAIRS_AT_ONCE].T
+            swap = sizes[first] > sizes[second]  # the elements of the smaller side are looked up in the larger
+            small, large = np.where(swap, second, first), np.where(swap, first, second)
+            positions, rows = expand_rows(offsets, small)
+            wanted = large[rows].astype(np.int64) * len(distinct) + keys[positions] % len(distinct)
+            found = keys[np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)] == wanted
+            counts[start : start + len(small)] = np.bincount(rows[found], minlength=len(small))
+            advance(len(small))
+    return counts
 
 
 def degree_histogram(degrees: IntArray) -> list[tuple[int, int, int]]:
