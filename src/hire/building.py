@@ -89,7 +89,7 @@ def build(tables: Sequence[TripleTable], settings: BuildSettings) -> tuple[FewSh
         candidates = {relation: _candidates(graph, rule, of_task[:, 1]) for relation, of_task in pairs.items()}
         tasks = {split: {relation: pairs[relation] for relation in splits[split]} for split in SPLITS}
         origin = {
-            "sources": [table.source for table in tables],
+            "sources": [table.short_name for table in tables],
             "settings": asdict(settings) | {"candidates": rule},
         }
         dataset = FewShotDataset.of(settings.name, graph, tasks, candidates, origin=origin)

@@ -57,6 +57,12 @@ class Facts:
         positions = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.asarray(self.keys[positions] == keys)
 
+    def count_tails(self, heads: Any, relation: int) -> NDArray[np.int64]:
+        """How many tails are known for each of some heads and a relation."""
+        firsts = self.keys_of(heads, relation, 0)
+        ends = np.searchsorted(self.keys, firsts + self.entity_count)
+        return np.asarray(ends - np.searchsorted(self.keys, firsts))
+
     def tails(self, head: int, relation: int) -> IntArray:
         """All known tails, sorted, of a head and a relation."""
         first = self.keys_of(head, relation, 0)

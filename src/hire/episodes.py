@@ -72,8 +72,15 @@ class EpisodeSampler:
         candidates = {task.relation: everything if task.candidates is None else task.candidates for task in train}
         if self.regime == "in-train":
             self._add_background(pairs, candidates)
+        pairs = {relation: self._with_negatives(relation, of_task) for relation, of_task in pairs.items()}
+        pairs = {relation: of_task for relation, of_task in pairs.items() if len(of_task) > self.shots}
         if not pairs:
-            raise HireError("there are no train tasks to draw from", file=self.dataset.name)
+            raise HireError(
+                f"no relation has {self.shots + 1} triples whose head has a false tail, too",
+                file=self.dataset.name,
+                remedy="ask for fewer shots, or choose other tasks",
+            )
+        candidates = {relation: candidates[relation] for relation in pairs}
         self.relations = np.array(list(pairs), np.int64)  # [tasks]
         self._sizes = np.array([len(of_task) for of_task in pairs.values()])
         self._offsets = np.cumsum([0, *self._sizes])
@@ -93,6 +100,10 @@ class EpisodeSampler:
                 candidates[int(relation)] = (
                     np.unique(tails) if graph.types is None else candidates_by_type(graph, tails)
                 )
+
+    def _with_negatives(self, relation: int, pairs: IntArray) -> IntArray:
+        """The pairs whose head has at least one entity that is not a true tail."""
+        return pairs[self.dataset.facts.count_tails(pairs[:, 0], relation) < len(self.dataset.graph.entities)]
 
     def batch(self, step: int) -> EpisodeBatch:
         """The batch of a step; the same seed and step give the same batch."""
@@ -173,14 +184,6 @@ class EpisodeSampler:
         false = np.setdiff1d(self._pools.members(task), true)
         if not len(false):
             false = np.setdiff1d(np.arange(len(self.dataset.graph.entities)), true)
-        if not len(false):
-            graph = self.dataset.graph
-            raise HireError(
-                f"every entity is a true tail of {graph.entities[head]!r} by "
-                f"{graph.relations[int(self.relations[task])]!r}: there is no negative",
-                file=self.dataset.name,
-                remedy="take the relation out of the tasks",
-            )
         return int(generator.choice(false))
 
 

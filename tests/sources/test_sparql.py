@@ -1,4 +1,5 @@
 import gzip
+import io
 import json
 import re
 import threading
@@ -10,6 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+import urllib3
 from pyoxigraph import BlankNode, Literal, NamedNode, Quad, QueryResultsFormat, QuerySolutions, Store
 
 from hire import __version__
@@ -45,6 +47,7 @@ class Endpoint(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # header and body in one packet: no waiting for its acknowledgement
     server: Endpoint
 
     def do_POST(self) -> None:
@@ -90,6 +93,15 @@ def truncate(handler: Handler, body: bytes) -> None:
 
 def stall(handler: Handler, _body: bytes) -> None:
     handler.server.over.wait(10)
+    handler.close_connection = True
+
+
+def vanish(handler: Handler, _body: bytes) -> None:
+    handler.close_connection = True
+
+
+def babble(handler: Handler, _body: bytes) -> None:
+    handler.wfile.write(b"\xff\x00 no HTTP\r\n\r\n")
     handler.close_connection = True
 
 
@@ -230,7 +242,9 @@ def test_an_endpoint_without_triples_is_an_error(endpoint: Endpoint, tmp_path: P
     assert "no triples" in str(refusal(endpoint, tmp_path))
 
 
-@pytest.mark.parametrize("fault", [busy, drop, truncate, reply(200, b"[1]"), reply(200, b"[" * 100_000)])
+@pytest.mark.parametrize(
+    "fault", [busy, drop, truncate, vanish, babble, reply(200, b"[1]"), reply(200, b"[" * 100_000)]
+)
 def test_passing_faults_are_survived(endpoint: Endpoint, tmp_path: Path, fault: Fault) -> None:
     endpoint.faults = {0: [fault], 2: [fault, fault]}
     assert rows(read(endpoint, tmp_path).triples) == CHAIN
@@ -239,8 +253,10 @@ def test_passing_faults_are_survived(endpoint: Endpoint, tmp_path: Path, fault: 
 
 def test_a_stall_is_cut_short_and_asked_again(endpoint: Endpoint, tmp_path: Path) -> None:
     endpoint.faults[2] = [stall]
+    start = time.monotonic()
     assert rows(read(endpoint, tmp_path, timeout_seconds=0.3).triples) == CHAIN
     assert endpoint.asked == [0, 2, 2, 4, 6, 7]
+    assert time.monotonic() - start < 5
 
 
 def test_waits_grow_and_follow_the_endpoint(endpoint: Endpoint, tmp_path: Path, sleeps: list[float]) -> None:
@@ -258,6 +274,12 @@ def test_a_wrong_request_is_told_at_once(endpoint: Endpoint, tmp_path: Path) -> 
     assert endpoint.asked == [0, 2]
 
 
+def test_a_mistake_that_brought_no_page_can_be_mended(endpoint: Endpoint, tmp_path: Path) -> None:
+    endpoint.faults[0] = [reply(404, b"")]
+    assert "answered 404: Not Found" in str(refusal(endpoint, tmp_path, page_size=3))
+    assert rows(read(endpoint, tmp_path).triples) == CHAIN
+
+
 def test_a_lasting_failure_names_the_page_and_the_next_run_resumes_there(endpoint: Endpoint, tmp_path: Path) -> None:
     endpoint.faults[4] = [busy] * 3
     error = refusal(endpoint, tmp_path, retries=2)
@@ -272,10 +294,11 @@ def test_a_lasting_failure_names_the_page_and_the_next_run_resumes_there(endpoin
     assert not endpoint.asked
 
 
-def test_no_endpoint_at_all_is_a_lasting_failure(tmp_path: Path) -> None:
+def test_no_endpoint_at_all_is_a_lasting_failure(tmp_path: Path, sleeps: list[float]) -> None:
     with Endpoint() as server:
         pass
     assert "page 1 cannot be fetched" in str(refusal(server, tmp_path, retries=1))
+    assert len(sleeps) == 1
 
 
 def test_an_interruption_leaves_whole_pages_only(
@@ -305,9 +328,9 @@ def test_pages_of_another_download_are_not_mixed_in(
     read(endpoint, tmp_path)
     endpoint.asked.clear()
     error = refusal(endpoint, tmp_path, **changed)
-    assert f"{tmp_path}: holds the pages of another download ({name} differ" in str(error)
+    assert f"{tmp_path}: holds the pages of another download (not the same {name})" in str(error)
     assert "delete the directory" in str(error.problems[0].remedy)
-    with pytest.raises(HireError, match=r"another download \(endpoint differ"):
+    with pytest.raises(HireError, match=r"another download \(not the same endpoint\)"):
         read_sparql(f"{endpoint.url}2", tmp_path, page_size=2)
     assert not endpoint.asked
 
@@ -331,6 +354,15 @@ def test_redirects_are_followed_within_http(endpoint: Endpoint, tmp_path: Path) 
     endpoint.asked.clear()
     assert "redirects" in str(refusal(endpoint, tmp_path / "loop"))
     assert len(endpoint.asked) < 20
+
+
+def test_a_redirect_to_an_unencrypted_address_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def redirect(*_request: Any, **_options: Any) -> urllib3.HTTPResponse:
+        return urllib3.HTTPResponse(io.BytesIO(), {"Location": "http://e/sparql"}, 301, preload_content=False)
+
+    monkeypatch.setattr(urllib3.PoolManager, "request", redirect)
+    with pytest.raises(HireError, match="redirects to http://e/sparql"):
+        read_sparql("https://e/sparql", tmp_path)
 
 
 @pytest.mark.parametrize("url", ["", "example.org/sparql", "ftp://e/", "http://", "http://[e/", "http://e:99999/"])

@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import stat
-import struct
 import time
 import zipfile
 import zlib
@@ -160,7 +159,7 @@ def _download_rest(pool: urllib3.PoolManager, part: _Part, timeout_seconds: floa
         elif response.status in (206, 416) and validator is not None:
             length = re.fullmatch(rf"bytes {offset}-\d+/(\d{{1,18}})", response.headers.get("Content-Range", ""))
             # The validator is compared again, because not every server that knows Range minds If-Range.
-            if response.status == 416 or length is None or _validator(response) not in (None, validator):
+            if length is None or _validator(response) not in (None, validator):
                 part.discard()
                 raise _BrokenOffError("the file changed on the server, or the server resumes wrongly")
         else:
@@ -168,7 +167,6 @@ def _download_rest(pool: urllib3.PoolManager, part: _Part, timeout_seconds: floa
             raise HireError(answer, file=part.url, remedy="check the address, or name a mirror or an archive file")
         total = int(length[1]) if length else None
         if total is not None and total > max_bytes:
-            part.discard()
             raise _too_long(part.url, max_bytes)
         end = max_bytes if total is None else total
         name = part.url.rpartition("/")[2]
@@ -202,7 +200,7 @@ def _open(
         response = pool.request(
             "GET",
             url,
-            headers={"Accept-Encoding": "identity", **headers},
+            headers=headers,
             timeout=timeout_seconds,
             retries=False,
             redirect=False,
@@ -239,7 +237,7 @@ def _explain_zip_errors(archive: Path) -> Iterator[None]:
     try:
         with explain_os_errors(archive):
             yield
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError, struct.error) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
         raise _refusal(archive, f"is not a whole zip archive ({error})") from error
 
 

@@ -93,8 +93,8 @@ def collect(quads: Iterable[Quad], table: TripleTable, language: str, blank_pref
         elif relation != LABEL:
             skipped["literal objects"] += 1
             continue
-        # The hyphen keeps Middle English (enm) apart from British English (en-gb).
-        elif not f"{object_.language or language}-".lower().startswith(f"{language}-"):
+        # Tags come in small letters; the hyphen keeps Middle English (enm) apart from British English (en-gb).
+        elif not f"{object_.language or language}-".startswith(f"{language}-"):
             skipped["labels in other languages"] += 1
             continue
         elif label := collapse(object_.value):

@@ -91,20 +91,19 @@ def _split(query: str) -> tuple[str, str]:
 def _claim(work: Path, state: dict[str, Any]) -> None:
     """Make sure that the pages in `work` are those of one download."""
     path = work / "state.json"
+    found: Any = None
     with explain_os_errors(work):
         work.mkdir(parents=True, exist_ok=True)
-        found: Any = None
-        if path.exists():
-            with suppress(ValueError, RecursionError):
-                found = json.loads(path.read_bytes())
-        elif not any(work.glob("page-*")):
+        if not any(work.glob("page-*")):
             with atomic_file(path) as partial:
                 partial.write_text(json.dumps(state, indent=1), encoding="utf-8")
             return
+        with suppress(FileNotFoundError, ValueError, RecursionError):
+            found = json.loads(path.read_bytes())
     if found != state:
-        changed = [key for key in state if not isinstance(found, dict) or found.get(key) != state[key]]
+        unlike = [key.replace("_", " ") for key in state if not isinstance(found, dict) or found.get(key) != state[key]]
         raise HireError(
-            f"holds the pages of another download ({', '.join(changed).replace('_', ' ')} differ)",
+            f"holds the pages of another download (not the same {', '.join(unlike)})",
             file=work,
             remedy="delete the directory, or repeat the command that began that download",
         )
@@ -169,6 +168,7 @@ class _Client:
 
     def fetch(self, query: str, page: int) -> tuple[bytes, list[Row]]:
         """A page as the endpoint sent it, and its rows."""
+        from urllib3 import Retry
         from urllib3.exceptions import HTTPError, LocationValueError
 
         for failures in range(self.retries + 1):
@@ -182,7 +182,8 @@ class _Client:
                     reason = f"the endpoint answered {response.status}: {answer or response.reason}"
                     if response.status != 429 and response.status < 500:
                         raise self._error(reason, "check the address and the query")
-                    wait_seconds = _asked_wait(response, wait_seconds)
+                    asked_seconds = Retry().get_retry_after(response)
+                    wait_seconds = wait_seconds if asked_seconds is None else asked_seconds
             except LocationValueError as error:
                 raise self._error(f"is no usable address ({error})", "check its spelling") from error
             except HTTPError as error:
@@ -235,14 +236,3 @@ class _Client:
 
     def _error(self, message: str, remedy: str) -> HireError:
         return HireError(message, file=self.endpoint, remedy=remedy)
-
-
-def _asked_wait(response: urllib3.BaseHTTPResponse, otherwise_seconds: float) -> float:
-    from urllib3 import Retry
-    from urllib3.exceptions import InvalidHeader
-
-    try:
-        asked_seconds = Retry().get_retry_after(response)
-    except InvalidHeader:
-        return otherwise_seconds
-    return otherwise_seconds if asked_seconds is None else asked_seconds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -64,3 +65,8 @@ class TripleTable:
     lines: NDArray[np.int64] | None = None  # the line of each triple, where the source has lines
     skipped: Counter[str] = field(default_factory=Counter)  # what was left out and how often
     notes: list[Problem] = field(default_factory=list)  # what was mended while reading
+
+    @property
+    def short_name(self) -> str:
+        """The source without the folders it lies in: the same on every machine."""
+        return self.source if "://" in self.source else PurePath(self.source).name

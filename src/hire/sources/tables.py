@@ -45,7 +45,7 @@ class TableFormat:
 def read_triples(path: Path, layout: TableFormat, problems: list[Problem] | None = None) -> TripleTable:
     """Read a table of triples; wrong lines are an error, or are collected in `problems` and left out."""
     reader = _Reader(path, layout, TRIPLE_HEADERS, problems)
-    table = TripleTable(path.name, triples=reader.read(), notes=reader.notes)
+    table = TripleTable(str(path), triples=reader.read(), notes=reader.notes)
     table.lines = np.concatenate([np.zeros(0, np.int64), *reader.lines])
     if reader.blank_lines:
         table.skipped["blank lines"] = reader.blank_lines

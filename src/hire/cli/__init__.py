@@ -1,0 +1,63 @@
+"""The command `hire`. Everything heavy is imported inside the commands, so that help answers at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+import click
+
+from hire import __version__
+from hire.cli.data import data
+from hire.cli.demo import demo
+from hire.errors import HireError
+
+EXIT_BAD_INPUT = 2
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="hire")
+def hire() -> None:
+    """Few-shot knowledge graph completion: teach a relation from a handful of examples.
+
+    \b
+    Example:
+      hire demo                     see the bundled dataset
+      hire data stats umls-one      what a dataset holds
+      hire data build graph.nt -o my-graph
+    """
+
+
+hire.add_command(data)
+hire.add_command(demo)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line: bad input is told in a few lines and ends with exit code 2, never with a traceback."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        hire.main(arguments, prog_name="hire", standalone_mode=False)
+    except HireError as error:
+        for problem in error.problems:
+            click.echo(f"error: {problem}", err=True)
+            if problem.remedy:
+                click.echo(f"       {problem.remedy}", err=True)
+        sys.exit(EXIT_BAD_INPUT)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(EXIT_BAD_INPUT)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("error: interrupted; nothing was left half written", err=True)
+        sys.exit(EXIT_BAD_INPUT)
+    except MemoryError:
+        click.echo("error: out of memory\n       close other programs, or take a smaller graph", err=True)
+        sys.exit(EXIT_BAD_INPUT)
+    except BrokenPipeError:  # the reader of our output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def _interrupt(_signal: int, _frame: Any) -> None:
+    raise KeyboardInterrupt

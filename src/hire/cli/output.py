@@ -1,0 +1,60 @@
+"""How commands print: tables and bars for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+
+
+def print_json(content: Any) -> None:
+    """Print plain data as JSON."""
+    click.echo(json.dumps(content, indent=1, ensure_ascii=False))
+
+
+def console() -> Console:
+    """Where people read: standard output, wide enough for tables when it is not a terminal."""
+    import sys
+
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else 110)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print rows under a title; numbers stand to the right."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    rows = [list(row) for row in rows]
+    table = Table(title=escape(title), title_justify="left", title_style="bold", header_style="dim", box=None)
+    for number, column in enumerate(columns):
+        numeric = bool(rows) and all(isinstance(row[number], int | float | None) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(as_text(cell)) for cell in row))
+    console().print(table)
+    click.echo()
+
+
+def as_text(cell: Any) -> str:
+    """A cell as people read it."""
+    if cell is None:
+        return ""
+    if isinstance(cell, float):
+        return f"{cell:,.2f}"
+    return f"{cell:,}" if isinstance(cell, int) else str(cell)
+
+
+def bar(value: float, largest: float, width: int = 40) -> str:
+    """A bar of a length in proportion; what is not nothing is seen."""
+    eighths = round(8 * width * value / largest) if largest else 0
+    full, part = divmod(max(eighths, 1 if value else 0), 8)
+    return "█" * full + " ▏▎▍▌▋▊▉"[part].strip()

@@ -1,0 +1,92 @@
+"""Episodes and contexts as people read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import numpy as np
+
+from hire.cli.output import console
+from hire.contexts import HEAD, TAIL, ContextSampler
+from hire.datasets import FewShotDataset
+from hire.episodes import EpisodeSampler, Regime
+
+MOST_TUPLES_SHOWN = 8
+
+
+def draw_sample(dataset: FewShotDataset, *, shots: int, episodes: int, regime: Regime, seed: int) -> dict[str, Any]:
+    """A few episodes and the context of the first one's first reference, by name."""
+    graph = dataset.graph
+    sampler = EpisodeSampler(dataset, shots=shots, batch_size=episodes, regime=regime, seed=seed)
+    batch = sampler.batch(0)
+
+    def triples(pairs: Any, negatives: Any) -> list[dict[str, Any]]:
+        return [
+            {"head": graph.label(h), "tail": graph.label(t), "negatives": [graph.label(n) for n in false]}
+            for (h, t), false in zip(pairs.tolist(), negatives.tolist(), strict=True)
+        ]
+
+    drawn = [
+        {
+            "relation": graph.relations[int(relation)],
+            "references": triples(batch.references[i], batch.reference_negatives[i]),
+            "queries": triples(batch.queries[i], batch.query_negatives[i]),
+        }
+        for i, relation in enumerate(batch.relations)
+    ]
+    pair = batch.references[0, :1].numpy()
+    return {"episodes": drawn, "context": _context(dataset, pair, batch.relations[:1].numpy())}
+
+
+def _context(dataset: FewShotDataset, pair: Any, relation: Any) -> dict[str, Any]:
+    graph = dataset.graph
+    context = ContextSampler(graph).true(pair, relation)
+    parts = context.relations, context.entities
+    tuples = {
+        name: [
+            {"relation": graph.relation_name(r), "entity": graph.label(e)}
+            for r, e in zip(*(part[0, side][context.mask[0, side]].tolist() for part in parts), strict=True)
+        ]
+        for name, side in (("head", HEAD), ("tail", TAIL))
+    }
+    of_head, of_tail = (context.entities[0, side][context.mask[0, side]].numpy() for side in (HEAD, TAIL))
+    return {
+        "head": graph.label(int(pair[0, 0])),
+        "relation": graph.relations[int(relation[0])],
+        "tail": graph.label(int(pair[0, 1])),
+        "neighbors": tuples,
+        "shared": [graph.label(int(entity)) for entity in np.intersect1d(of_head, of_tail)],
+    }
+
+
+def print_sample(drawn: dict[str, Any]) -> None:
+    """Print episodes, and draw the context as two trees whose shared entities are marked."""
+    from rich.columns import Columns
+    from rich.markup import escape
+    from rich.tree import Tree
+
+    for number, episode in enumerate(drawn["episodes"], 1):
+        tree = Tree(f"[bold]Episode {number}: {escape(episode['relation'])}[/]")
+        for part in ("references", "queries"):
+            branch = tree.add(part)
+            for triple in episode[part]:
+                negatives = ", ".join(triple["negatives"])
+                branch.add(escape(f"{triple['head']} → {triple['tail']}") + f"  [dim]not {escape(negatives)}[/]")
+        console().print(tree)
+        click.echo()
+    context = drawn["context"]
+    shared = set(context["shared"])
+    trees = []
+    for side in ("head", "tail"):
+        tree = Tree(f"[bold]{side}: {escape(context[side])}[/]")
+        tuples = sorted(context["neighbors"][side], key=lambda found: found["entity"] not in shared)
+        for found in tuples[:MOST_TUPLES_SHOWN]:
+            mark = "[bold green]● " if found["entity"] in shared else "[not bold]○ "
+            tree.add(f"{mark}{escape(found['relation'])} → {escape(found['entity'])}[/]")
+        if len(tuples) > MOST_TUPLES_SHOWN:
+            tree.add(f"[dim]... {len(tuples) - MOST_TUPLES_SHOWN} more[/]")
+        trees.append(tree)
+    console().print(f"[bold]Context of the first reference[/]  ● shared by head and tail: {len(shared)}")
+    console().print(Columns(trees, padding=(0, 4)))
+    click.echo()

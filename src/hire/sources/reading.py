@@ -1,0 +1,74 @@
+"""Any source by its name: which reader it needs, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hire.errors import HireError
+from hire.files import compression_of
+from hire.sources.rdf import FORMATS as RDF_SUFFIXES
+from hire.sources.rdf import read_rdf
+from hire.sources.table import Columns, TripleTable
+from hire.sources.tables import TableFormat, read_pairs, read_triples
+
+TABLE_DELIMITERS = {"tsv": "\t", "csv": ","}
+FORMATS = (*TABLE_DELIMITERS, *dict.fromkeys(RDF_SUFFIXES.values()))
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """How to read sources; what is None is found out from names and first rows."""
+
+    format: str | None = None  # one of FORMATS
+    columns: tuple[str, ...] | None = None
+    header: bool | None = None
+    language: str = "en"  # of labels
+    query: str | None = None  # for SPARQL endpoints
+    page_size: int = 10_000
+    timeout_seconds: float = 60.0
+
+
+def read_sources(sources: Sequence[str], options: SourceOptions, work: Path) -> list[TripleTable]:
+    """Read files and SPARQL endpoints; `work` is where the pages of endpoints are kept until they are complete."""
+    return [_read_source(source, options, number, work) for number, source in enumerate(sources)]
+
+
+def _read_source(source: str, options: SourceOptions, number: int, work: Path) -> TripleTable:
+    if source.startswith(("http://", "https://")):
+        from hire.sources.sparql import read_sparql
+
+        return read_sparql(
+            source,
+            work / f"endpoint-{number}",
+            query=options.query,
+            page_size=options.page_size,
+            timeout_seconds=options.timeout_seconds,
+        )
+    path = Path(source)
+    form = options.format or format_of(path)
+    if form in TABLE_DELIMITERS:
+        return read_triples(path, TableFormat(TABLE_DELIMITERS[form], options.columns, options.header))
+    return read_rdf(path, form, number, language=options.language)
+
+
+def read_names(path: Path) -> Columns:
+    """Read a table of two columns, entities and their labels or types, as .tsv or .csv."""
+    form = format_of(path)
+    if form not in TABLE_DELIMITERS:
+        raise HireError("is not a table", file=path, remedy="give a .tsv or .csv file with two columns")
+    return read_pairs(path, TableFormat(TABLE_DELIMITERS[form]))
+
+
+def format_of(path: Path) -> str:
+    """The format that a file's name tells, compression aside; a name without a suffix is taken for .tsv."""
+    suffix = Path(path.stem if compression_of(path) else path.name).suffix.lower()
+    known = {f".{name}": name for name in TABLE_DELIMITERS} | RDF_SUFFIXES | {"": "tsv", ".txt": "tsv"}
+    if suffix not in known:
+        raise HireError(
+            f"the suffix {suffix!r} tells no known format",
+            file=path,
+            remedy=f"rename it, or say --format with one of {', '.join(FORMATS)}",
+        )
+    return known[suffix]

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from hire.catalog import open_dataset
+from hire.datasets import FewShotDataset
+
+ROOT = Path(__file__).parent.parent
+NELL_ONE_PLACES = (ROOT / "data" / "nell-one", ROOT.parent / "shared" / "data" / "nell-one")
+
+
+@pytest.fixture(autouse=True)
+def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIRE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture(scope="session")
+def nell_one_directory() -> Path:
+    places = [Path(os.environ["HIRE_NELL_ONE"])] if os.environ.get("HIRE_NELL_ONE") else NELL_ONE_PLACES
+    for place in places:
+        if (place / "path_graph").exists():
+            return place
+    pytest.skip("NELL-One is not here: `hire data get nell-one` fetches it, or HIRE_NELL_ONE says where it is")
+
+
+@pytest.fixture(scope="session")
+def nell_one(nell_one_directory: Path, tmp_path_factory: pytest.TempPathFactory) -> FewShotDataset:
+    from hire.layout import read_published
+
+    return read_published(nell_one_directory)
+
+
+@pytest.fixture(scope="session")
+def umls() -> FewShotDataset:
+    return open_dataset("umls-one")
+
+
+@pytest.fixture
+def run() -> Callable[..., Result]:
+    """Run `hire` in this process, through its own error handling."""
+
+    def run_hire(*arguments: str | Path) -> Result:
+        from hire import cli, progress
+
+        class Main:
+            name = "hire"
+
+            @staticmethod
+            def main(args: list[str], **_: Any) -> None:
+                cli.main(args)
+
+        try:
+            return CliRunner().invoke(Main(), [str(argument) for argument in arguments])  # type: ignore[arg-type]
+        finally:
+            progress.show(False)
+
+    return run_hire
+
+
+def random_triples(
+    seed: int = 0, entities: int = 60, relations: dict[str, int] | None = None
+) -> list[tuple[str, str, str]]:
+    """Distinct random triples, with so many of each relation."""
+    generator = np.random.default_rng(seed)
+    found: dict[tuple[str, str, str], None] = {}
+    for relation, count in (relations or {"few": 20, "a": 60, "b": 70, "c": 80, "d": 90, "many": 600}).items():
+        pairs = generator.permutation(entities * entities)[:count]
+        found.update({(f"e{pair // entities}", relation, f"e{pair % entities}"): None for pair in pairs})
+    triples = list(found)
+    return [triples[i] for i in generator.permutation(len(triples))]
+
+
+@pytest.fixture
+def graph_file(tmp_path: Path) -> Path:
+    """A small graph as a .tsv file."""
+    path = tmp_path / "graph.tsv"
+    path.write_text("".join("\t".join(triple) + "\n" for triple in random_triples()))
+    return path
+
+
+def write_layout(directory: Path, **changes: Any) -> Path:
+    """A tiny dataset in the published layout; a change is the text or the JSON of a file, or None to leave it out."""
+    tasks = {
+        "train": {"r1": [["a", "r1", "b"], ["b", "r1", "c"], ["c", "r1", "d"]]},
+        "dev": {"r2": [["a", "r2", "c"], ["b", "r2", "d"]]},
+        "test": {"r3": [["a", "r3", "d"], ["d", "r3", "a"], ["a", "r3", "b"]]},
+    }
+    true: dict[str, list[str]] = {}
+    for of_split in tasks.values():
+        for relation, triples in of_split.items():
+            for head, _, tail in triples:
+                true.setdefault(head + relation, []).append(tail)
+    contents: dict[str, Any] = {
+        "path_graph": "a\tlinks\tb\nb\tlinks\tc\nc\tlikes\ta\nd\tlikes\tb\n",
+        **{f"{split}_tasks.json": of_split for split, of_split in tasks.items()},
+        "rel2candidates.json": {relation: ["a", "b", "c", "d"] for relation in ("r1", "r2", "r3")},
+        "e1rel_e2.json": true,
+        "ent2ids": {"b": 0, "a": 1, "c": 2, "d": 3},
+        "relation2ids": {"links": 0, "links_inv": 1, "likes": 2, "likes_inv": 3},
+    }
+    contents |= {name.replace("__", "."): change for name, change in changes.items()}
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        if isinstance(content, bytes):
+            (directory / name).write_bytes(content)
+        elif content is not None:
+            (directory / name).write_text(content if isinstance(content, str) else json.dumps(content))
+    return directory
