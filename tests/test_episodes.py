@@ -72,7 +72,7 @@ def test_queries_of_one_episode_are_distinct_where_there_are_enough(umls: FewSho
 
 
 def test_few_triples_repeat_all_queries_before_any_twice_more() -> None:
-    sizes = {"a": 6, "b": 6, "c": 6, "d": 6, "background": 50}
+    sizes = {"a": 6, "b": 6, "c": 6, "d": 6, "background": 600}
     sampler = EpisodeSampler(dataset_of(random_triples(1, 30, sizes), 5), shots=3, queries=7, batch_size=64)
     for pairs in sampler.batch(0).queries.tolist():
         counts = Counter(tuple(pair) for pair in pairs)
@@ -121,7 +121,7 @@ def test_regimes(umls: FewShotDataset) -> None:
 
 
 def test_too_few_triples_for_the_shots_is_an_error() -> None:
-    dataset = dataset_of(random_triples(1, 30, {"a": 6, "b": 6, "c": 6, "d": 6, "background": 50}), 5)
+    dataset = dataset_of(random_triples(1, 30, {"a": 6, "b": 6, "c": 6, "d": 6, "background": 600}), 5)
     with pytest.raises(HireError, match="has 6 triples, but 6 references and a query need 7"):
         EpisodeSampler(dataset, shots=6)
 
