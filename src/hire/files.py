@@ -131,8 +131,10 @@ def sha256_of(path: Path) -> str:
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
     """Write an array so that `open_array` can map it."""
-    with path.open("wb") as stream:  # not memory-mapped: a full disk must be an error, not a crash
-        np.lib.format.write_array(stream, np.ascontiguousarray(array), allow_pickle=False)
+    array = np.ascontiguousarray(array)
+    with path.open("wb") as stream:  # neither mapped nor by numpy's own writer: a full disk must be told as such
+        np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(array))
+        stream.write(array.reshape(-1).view(np.uint8).data)
 
 
 def open_array(path: Path) -> NDArray[Any]:

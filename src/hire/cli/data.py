@@ -159,6 +159,7 @@ def _columns_option(_context: click.Context, _parameter: click.Parameter, value:
 @click.option("--query", help="SPARQL SELECT of ?s ?p ?o, in place of all triples.")
 @click.option("--page-size", default=10_000, show_default=True, help="Rows to ask of a SPARQL endpoint at once.")
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait for a SPARQL endpoint.")
+@click.option("--retries", default=5, show_default=True, help="Tries in vain before a SPARQL endpoint is given up.")
 @click.option("--more-than", default=50, show_default=True, help="A task has more triples than this.")
 @click.option("--fewer-than", default=500, show_default=True, help="A task has fewer triples than this.")
 @click.option("--split", default="51:5:11", show_default=True, callback=_split_option, help="Tasks for train:dev:test.")
@@ -205,6 +206,7 @@ def build(sources: tuple[str, ...], output: Path, overwrite: bool, strict: bool,
         options["query"],
         options["page_size"],
         options["timeout"],
+        options["retries"],
     )
     work = output.with_name(f".{output.name}.pages")
     tables = read_sources(sources, source_options, work)

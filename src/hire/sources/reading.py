@@ -28,6 +28,7 @@ class SourceOptions:
     query: str | None = None  # for SPARQL endpoints
     page_size: int = 10_000
     timeout_seconds: float = 60.0
+    retries: int = 5
 
 
 def read_sources(sources: Sequence[str], options: SourceOptions, work: Path) -> list[TripleTable]:
@@ -45,6 +46,8 @@ def _read_source(source: str, options: SourceOptions, number: int, work: Path) -
             query=options.query,
             page_size=options.page_size,
             timeout_seconds=options.timeout_seconds,
+            retries=options.retries,
+            language=options.language,
         )
     path = Path(source)
     form = options.format or format_of(path)

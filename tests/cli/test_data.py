@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from hire.datasets import FewShotDataset
+from tests.conftest import random_triples, write_layout
+
+Run = Callable[..., Result]
+
+
+def tsv(triples: list[tuple[str, str, str]]) -> str:
+    return "".join("\t".join(triple) + "\n" for triple in triples)
+
+
+def hire(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run `hire` in a process of its own."""
+    command = [sys.executable, "-m", "hire", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)  # type: ignore[call-overload, no-any-return]
+
+
+def test_help_answers_at_once_and_imports_nothing_heavy() -> None:
+    code = "import sys, hire.cli; print([m for m in ('torch', 'numpy', 'pyarrow', 'rich') if m in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+    times = []
+    for _ in range(3):
+        start = time.monotonic()
+        assert "Few-shot knowledge graph completion" in hire("--help").stdout
+        times.append(time.monotonic() - start)
+    assert min(times) < 0.5
+
+
+@pytest.mark.parametrize("command", ["stats", "verify", "build", "get", "export", "sample"])
+def test_every_command_has_help_with_an_example(run: Run, command: str) -> None:
+    result = run("data", command, "--help")
+    assert result.exit_code == 0 and f"hire data {command} " in result.output
+
+
+def test_stats(run: Run) -> None:
+    result = run("data", "stats", "umls-one")
+    assert result.exit_code == 0
+    for expected in ("135", "location_of", "█", "5,340", "95.87%"):
+        assert expected in result.output
+    found = json.loads(run("data", "stats", "umls-one", "--json").stdout)
+    assert found["shared_context"]["sharing_entities"] == 5340 and found["entities"] == 135
+
+
+def test_stats_of_nell_one_within_ten_seconds(nell_one_directory: Path, tmp_path: Path) -> None:
+    start = time.monotonic()
+    result = hire("data", "stats", nell_one_directory, env=os.environ | {"HIRE_CACHE": str(tmp_path)})
+    assert time.monotonic() - start < 10
+    for expected in ("39,234", "117,368", "26,129", "105,113", "189,635", "68,544", "20.69%"):
+        assert expected in result.stdout
+
+
+def test_build_then_look_at_it(run: Run, graph_file: Path, tmp_path: Path) -> None:
+    result = run("data", "build", graph_file, "-o", tmp_path / "made")
+    assert result.exit_code == 0, result.output
+    for expected in ("background", "500 triples or more", "50 triples or fewer", "2 train, 1 dev and 1 test tasks"):
+        assert expected in result.output
+    assert run("data", "stats", tmp_path / "made").exit_code == 0
+    assert "no problems" in run("data", "verify", tmp_path / "made").output
+    assert run("data", "export", tmp_path / "made", "-o", tmp_path / "published").exit_code == 0
+    assert "no problems" in run("data", "verify", tmp_path / "published").output
+    sampled = run("data", "sample", tmp_path / "published", "--picture", tmp_path / "context.svg")
+    assert "Episode 3" in sampled.output and (tmp_path / "context.svg").read_text().startswith("<svg")
+
+
+def test_build_tells_programs_what_it_did(run: Run, graph_file: Path, tmp_path: Path) -> None:
+    report = json.loads(run("data", "build", graph_file, "-o", tmp_path / "made", "--json").stdout)
+    assert {row["name"]: row["role"] for row in report["relations"]}["many"] == "background"
+
+
+def test_build_from_rdf_with_labels_and_types(run: Run, tmp_path: Path) -> None:
+    lines = [f"<x:{h}> <x:{r}> <x:{t}> ." for h, r, t in random_triples()]
+    lines += [f"<x:e{i}> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <x:T{i % 2}> ." for i in range(60)]
+    lines += ['<x:e1> <http://www.w3.org/2000/01/rdf-schema#label> "one"@en .', '<x:e1> <x:age> "7" .']
+    (tmp_path / "graph.nt").write_text("\n".join(lines))
+    result = run("data", "build", tmp_path / "graph.nt", "-o", tmp_path / "made")
+    assert "literal objects" in result.output
+    graph = FewShotDataset.open(tmp_path / "made").graph
+    assert graph.label(graph.entities.number("x:e1")) == "one"
+    assert graph.types is not None and sorted(graph.types.names) == ["x:T0", "x:T1"]
+
+
+def test_build_with_files_of_labels_and_types(run: Run, graph_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text('entity,label\ne1,"one, the first"\n')
+    (tmp_path / "types.tsv").write_text("".join(f"e{i}\tt{i % 3}\n" for i in range(60)))
+    options = ("--labels", tmp_path / "labels.csv", "--types", tmp_path / "types.tsv", "--candidates", "type")
+    assert run("data", "build", graph_file, *options, "-o", tmp_path / "made").exit_code == 0
+    graph = FewShotDataset.open(tmp_path / "made").graph
+    assert graph.label(graph.entities.number("e1")) == "one, the first"
+
+
+def test_build_twice_gives_the_same_bytes(run: Run, graph_file: Path, tmp_path: Path) -> None:
+    for parent in ("one", "two"):
+        assert run("data", "build", graph_file, "-o", tmp_path / parent / "made").exit_code == 0
+    files = [
+        {path.relative_to(tmp_path / parent): path.read_bytes() for path in (tmp_path / parent).rglob("*.*")}
+        for parent in ("one", "two")
+    ]
+    assert files[0] == files[1] and len(files[0]) > 10
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("a\tb\n", "graph.tsv:1: has 2 columns"),
+        ("", "graph.tsv: is empty"),
+        (b"a\tb\tc\n\xff\tb\tc\n", "graph.tsv:2: invalid UTF-8"),
+        ("a\tb\tc\n", "0 of 1 relations have more than 50"),
+        (None, "graph.tsv: no such file"),
+    ],
+)
+def test_bad_input_ends_with_code_2_and_leaves_nothing(
+    run: Run, tmp_path: Path, content: str | bytes | None, expected: str
+) -> None:
+    source = tmp_path / "graph.tsv"
+    if content is not None:
+        source.write_bytes(content if isinstance(content, bytes) else content.encode())
+    result = run("data", "build", source, "-o", tmp_path / "made")
+    assert result.exit_code == 2 and expected in result.stderr and "Traceback" not in result.output
+    assert result.stderr.count("\n") >= 2  # what is wrong, and what to do
+    assert {path.name for path in tmp_path.iterdir()} <= {"graph.tsv"}
+
+
+def test_strict_takes_what_would_be_mended_for_an_error(run: Run, tmp_path: Path) -> None:
+    triples = random_triples()
+    (tmp_path / "graph.tsv").write_bytes(b"\xef\xbb\xbf" + tsv([*triples, triples[0]]).replace("\n", "\r\n").encode())
+    result = run("data", "build", tmp_path / "graph.tsv", "-o", tmp_path / "made", "--strict")
+    assert result.exit_code == 2 and not (tmp_path / "made").exists()
+    for expected in (
+        "graph.tsv:1: starts with a byte order mark",
+        "has CRLF",
+        f"graph.tsv:{len(triples) + 1}: repeats",
+    ):
+        assert expected in result.stderr
+    result = run("data", "build", tmp_path / "graph.tsv", "-o", tmp_path / "made")
+    assert result.exit_code == 0 and "duplicate triples" in result.output and "note:" in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("data", "stats", "no-such-dataset"),
+        ("data", "verify", "no-such-directory"),
+        ("data", "get", "freebase"),
+        ("data", "sample", "umls-one", "--shots", "99"),
+        ("data", "sample", "umls-one", "--shots", "0"),
+        ("data", "sample", "umls-one", "--episodes", "0"),
+        ("data", "build", "x.tsv", "-o", "out", "--split", "1:2"),
+        ("data", "build", "x.tsv", "-o", "out", "--columns", "a,b"),
+        ("data", "build", "x.parquet", "-o", "out"),
+        ("data", "build", "x.tsv", "-o", "out", "--format", "nonsense"),
+        ("data", "build", "http://127.0.0.1:1/sparql", "-o", "out", "--retries", "0"),
+        ("data", "export", "umls-one", "-o", "file"),
+        ("data", "nonsense"),
+        ("nonsense",),
+    ],
+)
+def test_wrong_arguments_end_with_code_2_and_a_word(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("precious")
+    (tmp_path / "x.tsv").write_text(tsv(random_triples()))
+    result = run(*arguments)
+    assert result.exit_code == 2 and result.stderr and "Traceback" not in result.output
+    assert (tmp_path / "file").read_text() == "precious" and not (tmp_path / "out").exists()
+
+
+def test_verify_lists_problems_and_ends_with_code_2(run: Run, tmp_path: Path) -> None:
+    directory = write_layout(tmp_path / "layout", path_graph="a\tlinks\tz\nb\tlinks\tq\n")
+    result = run("data", "verify", directory)
+    assert result.exit_code == 2 and "2 problems" in result.output
+    found = json.loads(run("data", "verify", directory, "--json").stdout)
+    assert [(problem["line"], problem["message"]) for problem in found["problems"]] == [
+        (1, "unknown entity 'z'"),
+        (2, "unknown entity 'q'"),
+    ]
+
+
+def _large_graph(path: Path) -> Path:
+    path.write_text("".join(f"a{i}\tr{i % 9}\tb{i * 7 % 100_003}\n" for i in range(400_000)))
+    return path
+
+
+def test_a_disk_that_runs_full_leaves_nothing(tmp_path: Path) -> None:
+    def limit_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    source = _large_graph(tmp_path / "graph.tsv")
+    arguments = ("data", "build", source, "-o", tmp_path / "made", "--fewer-than", "1000000")
+    result = hire(*arguments, preexec_fn=limit_files)
+    assert result.returncode == 2 and "file too large" in result.stderr and "Traceback" not in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["graph.tsv"]
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_leaves_nothing(tmp_path: Path, signal_number: int) -> None:
+    source = _large_graph(tmp_path / "graph.tsv")
+    arguments = ["data", "build", str(source), "-o", str(tmp_path / "made"), "--fewer-than", "1000000"]
+    process = subprocess.Popen([sys.executable, "-m", "hire", *arguments], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 30
+    while not any(path.name.startswith(".made.partial") for path in tmp_path.iterdir()):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.001)
+    process.send_signal(signal_number)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 2 and "interrupted" in errors and "Traceback" not in errors
+    assert [path.name for path in tmp_path.iterdir()] == ["graph.tsv"]
+
+
+def test_the_reader_of_our_output_may_leave_early() -> None:
+    command = f"{sys.executable} -m hire data stats umls-one | head -n 1"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert "umls-one" in result.stdout and result.stderr == ""
+
+
+def test_demo(run: Run) -> None:
+    result = run("demo")
+    assert result.exit_code == 0 and "Context of the first reference" in result.output

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hire.datasets import MANIFEST, CandidateSets, Facts, FewShotDataset
+from hire.errors import HireError
+from tests.test_graph import ENTITIES, RELATIONS, triple
+
+
+@given(st.lists(triple))
+def test_facts_equal_a_set_of_triples(triples: list[tuple[int, int, int]]) -> None:
+    facts = Facts.of(np.array(triples, np.int64).reshape(-1, 3), ENTITIES, RELATIONS)
+    known = set(triples)
+    heads, relations, tails = np.meshgrid(*map(np.arange, (ENTITIES, RELATIONS, ENTITIES)), indexing="ij")
+    found = facts.contain(heads, relations, tails)
+    for h, r, t in np.ndindex(found.shape):
+        assert found[h, r, t] == ((h, r, t) in known)
+    for r in range(RELATIONS):
+        counts = facts.count_tails(np.arange(ENTITIES), r)
+        for h in range(ENTITIES):
+            expected = sorted(t for a, b, t in known if (a, b) == (h, r))
+            assert facts.tails(h, r).tolist() == expected and counts[h] == len(expected)
+
+
+def test_facts_refuse_what_they_cannot_number() -> None:
+    with pytest.raises(HireError, match="more than a fact's key can number"):
+        Facts.of(np.zeros((0, 3), np.int64), 10**8, 10**4)
+
+
+def test_equal_candidate_sets_are_stored_once() -> None:
+    sets = CandidateSets()
+    assert [sets.number_of(np.array(members)) for members in ([1, 2], [3], [1, 2], [])] == [0, 1, 0, 2]
+    assert sets.offsets().tolist() == [0, 2, 3, 3]
+
+
+def test_saved_and_mapped_is_the_same(umls: FewShotDataset, tmp_path: Path) -> None:
+    umls.save(tmp_path / "umls")
+    again = FewShotDataset.open(tmp_path / "umls")
+    assert (
+        again.name == umls.name
+        and again.split_sizes == umls.split_sizes
+        and again.origin == json.loads(json.dumps(umls.origin))
+    )
+    for one, other in zip(umls.tasks, again.tasks, strict=True):
+        assert (one.name, one.split, one.relation) == (other.name, other.split, other.relation)
+        assert np.array_equal(one.pairs, other.pairs)
+    assert isinstance(again.facts.keys, np.memmap) and np.array_equal(again.facts.keys, umls.facts.keys)
+
+
+def test_an_existing_directory_is_replaced_only_on_demand(umls: FewShotDataset, tmp_path: Path) -> None:
+    target = tmp_path / "umls"
+    target.mkdir()
+    (target / "precious").write_text("mine")
+    with pytest.raises(HireError, match="exists already"):
+        umls.save(target)
+    assert (target / "precious").read_text() == "mine"
+    umls.save(target, overwrite=True)
+    assert FewShotDataset.open(target).name == "umls-one" and not (target / "precious").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["umls"]
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    ["", "{", "[]", "{}", '{"format": 1}', '{"format": 99, "files": {}, "splits": {}, "name": "", "origin": {}}'],
+)
+def test_a_damaged_manifest(umls: FewShotDataset, tmp_path: Path, manifest: str) -> None:
+    umls.save(tmp_path / "umls")
+    (tmp_path / "umls" / MANIFEST).write_text(manifest)
+    with pytest.raises(HireError, match=MANIFEST) as caught:
+        FewShotDataset.open(tmp_path / "umls")
+    assert "build the dataset again" in str(caught.value.problems[0].remedy)
+
+
+def test_a_truncated_array(umls: FewShotDataset, tmp_path: Path) -> None:
+    umls.save(tmp_path / "umls")
+    path = tmp_path / "umls" / "graph" / "neighbors.npy"
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(HireError, match=r"neighbors\.npy: is missing or has the wrong size"):
+        FewShotDataset.open(tmp_path / "umls")
+
+
+def test_splits(umls: FewShotDataset) -> None:
+    assert [len(umls.split(split)) for split in ("train", "dev", "test")] == list(umls.split_sizes.values())
+    with pytest.raises(HireError, match="unknown split"):
+        umls.split("valid")
+    with pytest.raises(HireError, match="references and a query need 100"):
+        umls.split("train", 99)
