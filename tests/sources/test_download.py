@@ -159,8 +159,8 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         body = body[: answer.breaks_off_after] + answer.extra
         for _ in range(answer.repeated):
+            site.bytes_sent += len(body)  # before the client can have seen the last byte
             self.wfile.write(f"{len(body):x}\r\n".encode() + body + b"\r\n" if answer.chunked else body)
-            site.bytes_sent += len(body)
         if answer.chunked:
             self.wfile.write(b"0\r\n\r\n")
         if answer.stalls:
