@@ -5,22 +5,23 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-ROW_HEIGHT = 26
-WIDTH = 1000
-CENTRES = {"head": 330, "shared": 500, "tail": 670}
+ROW_HEIGHT = 34
+WIDTH = 1200
+POLES = {"head": 440, "tail": 760}  # where head and tail stand
+OUTER = {"head": (300, -10, "end"), "tail": (900, 10, "start")}  # their own neighbours: dot, text beside it, anchor
 MOST_ROWS = 14
 
 STYLE = """
-  text { font: 12px system-ui, sans-serif; fill: #24292f; }
+  text { font: 12px system-ui, sans-serif; fill: #24292f; stroke: #fff; stroke-width: 4px; paint-order: stroke; }
   .end { font-weight: 700; font-size: 14px; }
-  .edge { stroke: #b6c2cf; fill: none; }
-  .shared-edge { stroke: #2da44e; stroke-width: 1.6; fill: none; }
+  .edge { stroke: #c4ccd5; } .shared-edge { stroke: #2da44e; stroke-width: 1.6; }
   .target { stroke: #d1242f; stroke-width: 2.2; stroke-dasharray: 6 4; }
   .dot { fill: #57606a; } .shared { fill: #2da44e; } .pole { fill: #0969da; }
-  .relation { fill: #57606a; font-size: 11px; }
-  .paper { fill: #ffffff; }
+  .relation { fill: #6e7781; font-size: 11px; }
+  .paper { fill: #fff; }
   @media (prefers-color-scheme: dark) {
-    .paper { fill: #0d1117; } text { fill: #e6edf3; } .relation { fill: #9da7b3; } .edge { stroke: #3d444d; }
+    .paper { fill: #0d1117; } text { fill: #e6edf3; stroke: #0d1117; } .relation { fill: #9da7b3; }
+    .edge { stroke: #3d444d; }
   }
 """
 
@@ -36,43 +37,45 @@ def context_svg(context: dict[str, Any]) -> str:
                 between.setdefault(found["entity"], {}).setdefault(side, found["relation"])
             else:
                 outer[side].append(found)
-    rows = max(1, min(MOST_ROWS, max(len(outer["head"]), len(outer["tail"]), 2 * len(between))))
-    height = (rows + 3) * ROW_HEIGHT
-    middle = height // 2 + ROW_HEIGHT // 2
-    poles = {"head": (CENTRES["head"], middle), "tail": (CENTRES["tail"], middle)}
-    parts = [_line("target", *poles["head"], *poles["tail"])]
-    for side, x in (("head", 150), ("tail", WIDTH - 150)):
-        for (i, found), y in zip(enumerate(outer[side]), _spread(len(outer[side]), height), strict=False):
-            if i == MOST_ROWS - 1 and len(outer[side]) > MOST_ROWS:
-                found = {"relation": "", "entity": f"… {len(outer[side]) - i} more"}
-            parts += [
-                _line("edge", *poles[side], x, y),
+    rows = max(2, min(MOST_ROWS, max(len(outer["head"]), len(outer["tail"]), 2 * len(between))))
+    height = (rows + 2) * ROW_HEIGHT
+    middle = height / 2 + ROW_HEIGHT / 2
+    lines = [_line("target", POLES["head"], middle, POLES["tail"], middle)]
+    marks = []
+    for side, (x, gap, anchor) in OUTER.items():
+        shown = outer[side]
+        if len(shown) > MOST_ROWS:
+            rest = {"relation": "", "entity": f"… {len(shown) - MOST_ROWS + 1} more"}
+            shown = [*shown[: MOST_ROWS - 1], rest]
+        for found, y in zip(shown, _spread(len(shown), height), strict=True):
+            lines.append(_line("edge", POLES[side], middle, x, y))
+            marks += [
                 _dot("dot", x, y, 3),
-                _text(x, y - 6, found["entity"], ""),
-                _text(x, y + 12, found["relation"], "relation"),
+                _text(x + gap, y - 1, found["entity"], "", anchor),
+                _text(x + gap, y + 12, found["relation"], "relation", anchor),
             ]
-    for (entity, relations), y in zip(between.items(), _spread(len(between), height, MOST_ROWS // 2), strict=False):
-        parts += [_line("shared-edge", *poles[side], CENTRES["shared"], y) for side in ("head", "tail")]
+    places = _spread(min(len(between), MOST_ROWS // 2), height)
+    for (entity, relations), y in zip(between.items(), places, strict=False):
+        lines += [_line("shared-edge", x, middle, WIDTH / 2, y) for x in POLES.values()]
         words = " · ".join(dict.fromkeys(relations[side] for side in ("head", "tail") if side in relations))
-        parts += [
-            _dot("shared", CENTRES["shared"], y, 5),
-            _text(CENTRES["shared"], y - 8, entity, ""),
-            _text(CENTRES["shared"], y + 16, words, "relation"),
+        marks += [
+            _dot("shared", WIDTH / 2, y, 5),
+            _text(WIDTH / 2, y - 9, entity, ""),
+            _text(WIDTH / 2, y + 18, words, "relation"),
         ]
-    for side in ("head", "tail"):
-        parts += [_dot("pole", *poles[side], 8), _text(poles[side][0], middle + 26, context[side], "end")]
+    for side, x in POLES.items():
+        marks += [_dot("pole", x, middle, 8), _text(x, middle + 26, context[side], "end", longest=26)]
     title = f"{context['head']} — {context['relation']} → {context['tail']}"
-    parts.append(_text(WIDTH // 2, ROW_HEIGHT, title, "end", 120))
+    marks.append(_text(WIDTH / 2, 24, title, "end", longest=120))
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height + ROW_HEIGHT}" role="img">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height + ROW_HEIGHT:g}" role="img">'
         f"<title>{escape(title)}</title><style>{STYLE}</style>"
-        f'<rect class="paper" width="100%" height="100%"/>{"".join(parts)}</svg>\n'
+        f'<rect class="paper" width="100%" height="100%"/>{"".join(lines + marks)}</svg>\n'
     )
 
 
-def _spread(count: int, height: int, most: int = MOST_ROWS) -> list[float]:
+def _spread(rows: int, height: float) -> list[float]:
     """Evenly spaced places for some rows, below the title."""
-    rows = min(count, most)
     return [2 * ROW_HEIGHT + (height - 2 * ROW_HEIGHT) * (i + 0.5) / rows for i in range(rows)]
 
 
@@ -84,6 +87,6 @@ def _dot(kind: str, x: float, y: float, radius: float) -> str:
     return f'<circle class="{kind}" cx="{x:g}" cy="{y:g}" r="{radius:g}"/>'
 
 
-def _text(x: float, y: float, text: str, kind: str, longest: int = 38) -> str:
+def _text(x: float, y: float, text: str, kind: str, anchor: str = "middle", longest: int = 44) -> str:
     short = text if len(text) <= longest else text[: longest - 1] + "…"
-    return f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="middle">{escape(short)}</text>'
+    return f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(short)}</text>'
