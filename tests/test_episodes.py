@@ -143,6 +143,30 @@ def test_heads_without_any_false_tail_are_left_out() -> None:
         EpisodeSampler(dataset, shots=5)
 
 
+def test_negatives_of_background_relations_share_a_type_with_their_tails() -> None:
+    triples = random_triples(5, 40, {"a": 60, "b": 60, "c": 60})
+    triples += [(f"e{h}", "typed", f"e{t}") for h in range(40) for t in (0, 4, 8)]
+    triples += [(f"e{h}", "untyped", f"e{t}") for h in range(40) for t in (1, 3)]
+    table = TripleTable("test")
+    for row in triples:
+        table.triples.append(*row)
+    for entity in range(0, 40, 2):
+        table.types.append(f"e{entity}", f"type{entity % 4}")
+    dataset, _ = build([table], BuildSettings("test", fewer_than=80))
+    graph = dataset.graph
+    sampler = EpisodeSampler(dataset, shots=1, negatives=20, batch_size=300, regime="in-train")
+    batch = sampler.batch(0)
+    drawn = {
+        graph.relations[r]: {
+            int(graph.entities[int(e)][1:]) for e in batch.query_negatives[batch.relations == r].ravel()
+        }
+        for r in set(batch.relations.tolist())
+    }
+    assert drawn["typed"] == set(range(0, 40, 4)) - {0, 4, 8}
+    assert drawn["untyped"] <= set(range(40)) - {1, 3}
+    assert drawn.keys() >= {"typed", "untyped"}
+
+
 @pytest.mark.parametrize("regime", ["tasks", "in-train"])
 def test_nell_one(nell_one: FewShotDataset, regime: Regime) -> None:
     sampler = EpisodeSampler(nell_one, shots=5, negatives=2, batch_size=512, regime=regime, seed=3)

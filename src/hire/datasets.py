@@ -63,11 +63,18 @@ class Facts:
         ends = np.searchsorted(self.keys, firsts + self.entity_count)
         return np.asarray(ends - np.searchsorted(self.keys, firsts))
 
+    def all_tails(self, heads: Any, relation: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All known tails of some heads [n] and a relation: the index of the head, and the tail, of each."""
+        firsts = self.keys_of(heads, relation, 0)
+        starts = np.searchsorted(self.keys, firsts)
+        lengths = np.searchsorted(self.keys, firsts + self.entity_count) - starts
+        rows = np.repeat(np.arange(len(firsts)), lengths)
+        positions = np.arange(len(rows)) + (starts - np.cumsum(lengths) + lengths)[rows]
+        return rows, np.asarray(self.keys[positions] - firsts[rows])
+
     def tails(self, head: int, relation: int) -> IntArray:
         """All known tails, sorted, of a head and a relation."""
-        first = self.keys_of(head, relation, 0)
-        start, end = np.searchsorted(self.keys, [first, first + self.entity_count])
-        return np.asarray(self.keys[start:end] - first)
+        return self.all_tails([head], relation)[1]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hire.datasets import CandidateSets, FewShotDataset, candidates_by_type
+from hire.datasets import FewShotDataset
 from hire.errors import HireError
 from hire.graph import row_offsets
 from hire.vocabulary import IntArray
@@ -67,11 +67,9 @@ class EpisodeSampler:
 
     def _collect_tasks(self) -> None:
         train = self.dataset.split("train", self.shots)
-        everything = np.arange(len(self.dataset.graph.entities), dtype=np.int32)
         pairs = {task.relation: task.pairs for task in train}
-        candidates = {task.relation: everything if task.candidates is None else task.candidates for task in train}
         if self.regime == "in-train":
-            self._add_background(pairs, candidates)
+            pairs |= self._background_pairs()
         pairs = {relation: self._with_negatives(relation, of_task) for relation, of_task in pairs.items()}
         pairs = {relation: of_task for relation, of_task in pairs.items() if len(of_task) > self.shots}
         if not pairs:
@@ -80,26 +78,20 @@ class EpisodeSampler:
                 file=self.dataset.name,
                 remedy="ask for fewer shots, or choose other tasks",
             )
-        candidates = {relation: candidates[relation] for relation in pairs}
         self.relations = np.array(list(pairs), np.int64)  # [tasks]
         self._sizes = np.array([len(of_task) for of_task in pairs.values()])
         self._offsets = np.cumsum([0, *self._sizes])
         self._pairs = np.concatenate(list(pairs.values())).astype(np.int64)
-        self._pools = _Pools(list(candidates.values()))
+        self._pools = _Pools(self.dataset, pairs, {task.relation: task.candidates for task in train})
 
-    def _add_background(self, pairs: dict[int, IntArray], candidates: dict[int, IntArray]) -> None:
-        """Every background relation with enough triples; candidates by type where types are known, else by range."""
+    def _background_pairs(self) -> dict[int, IntArray]:
         graph = self.dataset.graph
         order = np.argsort(graph.triples[:, 1], kind="stable")
         offsets = row_offsets(graph.triples[:, 1], len(graph.relations))
-        for relation in graph.background_relations:
-            of_relation = graph.triples[order[offsets[relation] : offsets[relation + 1]]][:, [0, 2]]
-            if len(of_relation) > self.shots:
-                tails = of_relation[:, 1]
-                pairs[int(relation)] = of_relation
-                candidates[int(relation)] = (
-                    np.unique(tails) if graph.types is None else candidates_by_type(graph, tails)
-                )
+        return {
+            int(relation): graph.triples[order[offsets[relation] : offsets[relation + 1]]][:, [0, 2]]
+            for relation in graph.background_relations
+        }
 
     def _with_negatives(self, relation: int, pairs: IntArray) -> IntArray:
         """The pairs whose head has at least one entity that is not a true tail."""
@@ -188,20 +180,58 @@ class EpisodeSampler:
 
 
 class _Pools:
-    """Sets of candidates behind one another, to draw from many at once."""
+    """The candidates of each relation, to draw from many at once.
 
-    def __init__(self, sets: list[IntArray]) -> None:
-        distinct = CandidateSets()
-        which = np.array([distinct.number_of(members) for members in sets])
-        self._all = np.concatenate(distinct.members)
-        self._sizes = np.array([len(members) for members in sets])
-        self._starts = distinct.offsets()[which]
+    A pool is a union of blocks of entities: a task has one block, its candidates; a background relation has the
+    entities of each type that its tails have, or its tails themselves where there are no types. So the entities of a
+    type are stored once, however many relations have it. (An entity with several of the types is drawn more often.)
+    """
+
+    def __init__(
+        self, dataset: FewShotDataset, pairs: dict[int, IntArray], candidates: dict[int, IntArray | None]
+    ) -> None:
+        types = dataset.graph.types
+        offsets, entities = (np.zeros(1, np.int64), np.zeros(0, np.int32)) if types is None else types.by_type
+        blocks = [entities, np.arange(len(dataset.graph.entities), dtype=np.int32)]
+        starts, sizes = list(offsets[:-1]), list(np.diff(offsets))  # of each block: those of types come first
+        starts.append(len(entities))
+        sizes.append(len(blocks[1]))
+        everything = len(starts) - 1
+        pools: list[IntArray] = []
+        for relation, of_relation in pairs.items():
+            members = candidates[relation] if relation in candidates else np.unique(of_relation[:, 1])
+            by_type = np.zeros(0, np.int64)
+            if relation not in candidates and types is not None and members is not None:
+                by_type = types.of_entities(members)
+            if len(by_type):
+                pools.append(by_type)
+            elif members is None:
+                pools.append(np.array([everything]))
+            else:
+                pools.append(np.array([len(starts)]))
+                starts.append(starts[-1] + sizes[-1])
+                sizes.append(len(members))
+                blocks.append(members)
+        self._entities = np.concatenate(blocks).astype(np.int32)
+        all_blocks = np.concatenate(pools)  # those of all pools behind one another
+        block_sizes = np.array(sizes)[all_blocks]
+        self._block_starts = np.array(starts)[all_blocks]
+        self._ends = np.cumsum(block_sizes)  # counts entities over all pools
+        self._firsts = self._ends - block_sizes
+        lengths = np.array([len(pool) for pool in pools])
+        last_blocks = np.cumsum(lengths) - 1
+        self._starts = self._firsts[last_blocks - lengths + 1]
+        self._sizes = self._ends[last_blocks] - self._starts
 
     def draw(self, generator: np.random.Generator, owners: NDArray[np.int64]) -> NDArray[np.int64]:
-        """One member of each owner's set."""
-        within = (generator.random(len(owners)) * self._sizes[owners]).astype(np.int64)
-        return np.asarray(self._all[self._starts[owners] + within], np.int64)
+        """One member of each owner's pool."""
+        places = self._starts[owners] + (generator.random(len(owners)) * self._sizes[owners]).astype(np.int64)
+        return self._at(places)
 
-    def members(self, owner: int) -> IntArray:
-        """All members of an owner's set."""
-        return self._all[self._starts[owner] : self._starts[owner] + self._sizes[owner]]
+    def members(self, owner: int) -> NDArray[np.int64]:
+        """All members of an owner's pool."""
+        return np.unique(self._at(np.arange(self._starts[owner], self._starts[owner] + self._sizes[owner])))
+
+    def _at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        blocks = np.searchsorted(self._ends, places, side="right")
+        return np.asarray(self._entities[self._block_starts[blocks] + places - self._firsts[blocks]], np.int64)

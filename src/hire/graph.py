@@ -41,12 +41,18 @@ class Types:
         positions, _ = expand_rows(self.offsets, np.unique(entities))
         return np.unique(self.members[positions])
 
+    @cached_property
+    def by_type(self) -> tuple[NDArray[np.int64], IntArray]:
+        """The entities of each type, in compressed rows: offsets [types + 1], and sorted entities."""
+        order = np.argsort(self.members, kind="stable")
+        owners = np.repeat(np.arange(len(self.offsets) - 1, dtype=np.int32), np.diff(self.offsets))
+        return row_offsets(self.members, len(self.names)), owners[order]
+
     def entities_with(self, types: IntArray) -> IntArray:
         """All entities, sorted, that have at least one of some types."""
-        wanted = np.zeros(len(self.names), dtype=bool)
-        wanted[types] = True
-        hits = np.flatnonzero(wanted[self.members])
-        return np.unique(np.searchsorted(self.offsets, hits, side="right") - 1).astype(np.int32)
+        offsets, entities = self.by_type
+        positions, _ = expand_rows(offsets, types)
+        return np.unique(entities[positions])
 
 
 def row_offsets(rows: IntArray, row_count: int) -> NDArray[np.int64]:

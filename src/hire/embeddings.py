@@ -1,0 +1,149 @@
+"""Embeddings of the background graph: entities and relations, inverse relations included."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hire.graph import KnowledgeGraph
+from hire.levels.entity import distance, normal, squared_distances
+from hire.optimizers import RowTable
+from hire.progress import track
+
+EmbeddingName = Literal["transe", "transh", "transd", "distmult", "complex", "complex-n3"]
+TRANSLATIONAL = ("transe", "transh", "transd")
+
+
+@dataclass(frozen=True)
+class EmbeddingSettings:
+    """How embeddings are learned."""
+
+    model: EmbeddingName = "transe"
+    dimension: int = 100
+    batch_size: int = 1024
+    negatives: int = 1024  # entities drawn for each batch, shared by all of its triples
+    steps: int = 16_000
+    rate: float = 2e-3  # of row-wise Adam, falling linearly to 2%
+    margin: float = 9.0  # of the translational models
+    adversarial: float = 1.0  # how much the harder negatives count more
+    regularization: float = 1e-3  # of complex-n3, on the cubes of absolute values
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """What was learned: one vector for each entity, and one for each relation and each inverse."""
+
+    entities: Tensor  # [entities, width]: for transd, embedding and projection behind one another
+    relations: Tensor  # [2 * relations, width]: for transh and transd, translation and direction
+
+
+def widths(model: EmbeddingName, dimension: int) -> tuple[int, int]:
+    """The widths of the tables of entities and of relations."""
+    return dimension * (2 if model == "transd" else 1), dimension * (2 if model in ("transh", "transd") else 1)
+
+
+def logits(model: EmbeddingName, margin: float, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
+    """How plausible each tail is for each (head, relation) of its group: [..., triples, tails]."""
+    if model == "transe":
+        return margin - distance(squared_distances(heads + relations, tails))
+    if model == "transh":
+        translation, direction = relations.chunk(2, dim=-1)
+        direction = normal(direction)
+        moved = heads - (direction * heads).sum(-1, keepdim=True) * direction + translation
+        return margin - distance(squared_distances(moved, tails, direction, -(direction @ tails.transpose(-1, -2))))
+    if model == "transd":
+        translation, direction = relations.chunk(2, dim=-1)
+        (heads, head_projections), (tails, tail_projections) = heads.chunk(2, dim=-1), tails.chunk(2, dim=-1)
+        moved = heads + (head_projections * heads).sum(-1, keepdim=True) * direction + translation
+        along = (tail_projections * tails).sum(-1).unsqueeze(-2)
+        return margin - distance(squared_distances(moved, tails, direction, along))
+    if model == "distmult":
+        return (heads * relations) @ tails.transpose(-1, -2)
+    return _complex_product(heads, relations) @ tails.transpose(-1, -2)
+
+
+def _complex_product(left: Tensor, right: Tensor) -> Tensor:
+    """The product of complex vectors that are stored as their real halves, then their imaginary halves."""
+    (a, b), (c, d) = left.chunk(2, dim=-1), right.chunk(2, dim=-1)
+    return torch.cat([a * c - b * d, a * d + b * c], dim=-1)
+
+
+def _cubes(vectors: Tensor) -> Tensor:
+    real, imaginary = vectors.chunk(2, dim=-1)
+    return (real.square() + imaginary.square()).clamp_min(1e-12).pow(1.5).sum(-1).mean()
+
+
+def pretrain(
+    graph: KnowledgeGraph, settings: EmbeddingSettings, on_step: Callable[[int, float], None] | None = None
+) -> Embeddings:
+    """Learn embeddings of a graph; the same seed gives the same embeddings on the same machine."""
+    generator = np.random.default_rng(settings.seed)
+    torch_generator = torch.Generator().manual_seed(settings.seed)
+    entity_width, relation_width = widths(settings.model, settings.dimension)
+    scale = (settings.margin + 2) / settings.dimension if settings.model in TRANSLATIONAL else 0.1
+
+    def table(rows: int, width: int) -> RowTable:
+        weights = torch.empty(rows, width).uniform_(-scale, scale, generator=torch_generator)
+        if width > settings.dimension:
+            weights[:, settings.dimension :] *= 0.1  # projections begin small: the model begins as TransE
+        return RowTable(weights)
+
+    entities = table(len(graph.entities), entity_width)
+    relations = table(2 * len(graph.relations), relation_width)
+    triples = np.asarray(graph.triples)
+    with track(f"Embedding with {settings.model}", settings.steps) as advance:
+        for step in range(settings.steps):
+            chosen = triples[generator.integers(0, len(triples), settings.batch_size)].astype(np.int64)
+            inverse = generator.random(settings.batch_size) < 0.5
+            heads, tails = np.where(inverse, chosen[:, 2], chosen[:, 0]), np.where(inverse, chosen[:, 0], chosen[:, 2])
+            kinds = chosen[:, 1] + inverse * len(graph.relations)
+            negatives = generator.integers(0, len(graph.entities), settings.negatives)
+            rate = settings.rate * max(0.02, 1 - step / settings.steps)
+            loss = _step(settings, entities, relations, (heads, kinds, tails, negatives), rate)
+            if on_step is not None:
+                on_step(step, loss)
+            advance(1)
+    return Embeddings(entities.weights, relations.weights)
+
+
+def _step(
+    settings: EmbeddingSettings,
+    entities: RowTable,
+    relations: RowTable,
+    batch: tuple[NDArray[np.int64], ...],
+    rate: float,
+) -> float:
+    heads, kinds, tails, negatives = batch
+    size = len(heads)
+    entity_rows, places = np.unique(np.concatenate([heads, tails, negatives]), return_inverse=True)
+    relation_rows, kind_places = np.unique(kinds, return_inverse=True)
+    entity_numbers, relation_numbers = torch.from_numpy(entity_rows), torch.from_numpy(relation_rows)
+    of_entities, of_relations = entities.rows(entity_numbers), relations.rows(relation_numbers)
+    vectors = F.embedding(torch.from_numpy(places), of_entities)
+    head, tail, false = vectors[:size], vectors[size : 2 * size], vectors[2 * size :]
+    relation = F.embedding(torch.from_numpy(kind_places), of_relations)
+    negative = logits(settings.model, settings.margin, head, relation, false)  # [batch, negatives]
+    alone = (vectors[:, None] for vectors in (head, relation, tail))  # each triple a group of its own
+    positive = logits(settings.model, settings.margin, *alone)[:, 0, 0]  # [batch]
+    if settings.model in TRANSLATIONAL:
+        with torch.no_grad():
+            weight = torch.softmax(settings.adversarial * negative, dim=-1)
+        loss = -(F.logsigmoid(positive).mean() + (weight * F.logsigmoid(-negative)).sum(-1).mean()) / 2
+    else:
+        correction = math.log(len(entities.weights) / settings.negatives)
+        loss = (torch.logsumexp(torch.cat([positive[:, None], negative + correction], -1), -1) - positive).mean()
+        if settings.model == "complex-n3":
+            loss = loss + settings.regularization * (_cubes(head) + _cubes(relation) + _cubes(tail))
+    of_entities, of_relations = torch.autograd.grad(loss, [of_entities, of_relations])
+    entities.update(entity_numbers, of_entities, rate)
+    relations.update(relation_numbers, of_relations, rate)
+    return loss.item()

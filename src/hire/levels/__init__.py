@@ -1,0 +1,1 @@
+"""The levels of the paper, one file each: context, triplet, entity."""

@@ -1,0 +1,1 @@
+"""Few-shot systems, one file each, all under one contract."""

@@ -1,0 +1,27 @@
+"""The baseline that every model must beat: the better connected an entity, the likelier it is the tail."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hire.graph import KnowledgeGraph
+from hire.models.base import FewShotModel
+from hire.vocabulary import IntArray
+
+
+class Popularity(FewShotModel):
+    """Ranks by degree in the background graph, whatever the head and the references."""
+
+    name = "popularity"
+
+    def __init__(self, graph: KnowledgeGraph) -> None:
+        self.degrees = torch.from_numpy(np.asarray(graph.degrees, np.float32))
+
+    def adapt(self, references: IntArray, candidates: IntArray | None = None) -> None:
+        """Nothing is learned."""
+
+    def score(self, relation: None, heads: IntArray, tails: IntArray) -> Tensor:
+        """The degree of each tail, for every head."""
+        return self.degrees[torch.from_numpy(tails)].repeat(len(heads), 1)

@@ -1,0 +1,29 @@
+"""The plainest few-shot system with embeddings: the mean difference of the references is the relation (TransE)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hire.levels.entity import squared_distances
+from hire.models.base import FewShotModel
+from hire.vocabulary import IntArray
+
+
+class MeanTranslation(FewShotModel):
+    """R = mean(t - h) over the references, score = -||h + R - t||."""
+
+    name = "transe"
+
+    def __init__(self, entities: Tensor) -> None:
+        self.entities = entities  # [entities, dim]
+
+    def adapt(self, references: IntArray, candidates: IntArray | None = None) -> Tensor:
+        """The mean translation, [dim]."""
+        heads, tails = (self.entities[torch.from_numpy(column)] for column in references.T)
+        return (tails - heads).mean(dim=0)
+
+    def score(self, relation: Tensor, heads: IntArray, tails: IntArray) -> Tensor:
+        """Minus the squared distance from the translated head."""
+        translated = self.entities[torch.from_numpy(heads)] + relation
+        return -squared_distances(translated, self.entities[torch.from_numpy(tails)])
