@@ -193,6 +193,24 @@ def test_a_changed_file_of_a_known_dataset_is_told_but_opens(
     assert result.exit_code == 2 and "differs from the published file of NELL-One" in result.output
 
 
+def test_a_renamed_entity_is_missed_wherever_it_stands(nell_one_directory: Path, tmp_path: Path) -> None:
+    """The files that refer to it are the published ones, but the whole is not."""
+    for name in FILES:
+        (tmp_path / name).symlink_to(nell_one_directory / name)
+    text = (tmp_path / "ent2ids").read_text()
+    (tmp_path / "ent2ids").unlink()
+    (tmp_path / "ent2ids").write_text(text.replace('"concept:sportsleague:mlb"', '"concept:sportsleague:MLB"'))
+    _, report = inspect(tmp_path)
+    expected = "unknown entity 'concept:sportsleague:mlb'"
+    assert {Path(str(problem.file)).name for problem in report.problems if problem.message == expected} >= {
+        "path_graph",
+        "train_tasks.json",
+    }
+    lines = (tmp_path / "path_graph").read_text().splitlines()
+    mentions = sum(line.split("\t")[::2].count("concept:sportsleague:mlb") for line in lines)
+    assert sum(Path(str(problem.file)).name == "path_graph" for problem in report.problems) == mentions > 50
+
+
 def test_nell_one_protocol_counts(nell_one: Any) -> None:
     for shots, queries in ((1, 2_147), (5, 2_103)):
         assert sum(len(task.pairs) - shots for task in nell_one.split("test", shots)) == queries
