@@ -7,8 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-# Private memory counts what no other process can share; the pages of a mapped file that were not written do not count
-# in `anonymous`, but do in `private` once they are touched.
+# Private memory is what no other process shares; a page of a mapped file counts once it is touched.
 _EPILOGUE = """
 import json as _json, resource as _resource
 _rollup = dict(line.split(":") for line in open("/proc/self/smaps_rollup").read().splitlines()[1:])

@@ -49,7 +49,7 @@ for round in range(8):
     for which, (sampler, batches) in enumerate(kinds):
         start = time.perf_counter()
         for pairs in batches:
-            sampler.true(pairs)
+            sampler.true(pairs, None)
         times[which].append((time.perf_counter() - start) / len(batches))
 seconds = sum(map(sum, times))
 result = [min(part[1:]) for part in times]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hire.building import BuildReport, BuildSettings, build, compile_type_pattern
 from hire.datasets import SPLITS, FewShotDataset
 from hire.errors import HireError
-from hire.sources.table import TripleTable
+from hire.sources.columns import TripleTable
 from hire.sources.tables import TableFormat, read_triples
 from tests.conftest import random_triples
 

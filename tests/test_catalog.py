@@ -76,7 +76,7 @@ def test_without_a_place_for_the_cache_it_works_in_memory(tmp_path: Path, cache:
 
 
 def test_a_missing_home_for_the_cache_follows_the_convention(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from hire.datasets import cache_directory
+    from hire.catalog import cache_directory
 
     monkeypatch.delenv("HIRE_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from hire.contexts import Contexts, ContextSampler
 from hire.datasets import FewShotDataset
+from hire.episodes import EpisodeSampler
 from tests.test_graph import ENTITIES, RELATIONS, graph_of, triple
 
 pairs = st.lists(st.tuples(st.integers(0, ENTITIES - 1), st.integers(0, ENTITIES - 1)), min_size=1, max_size=8)
@@ -22,22 +23,24 @@ def test_contexts_are_the_first_neighbors_of_head_and_tail(
     triples: list[tuple[int, int, int]], wanted: list[tuple[int, int]], cap: int
 ) -> None:
     graph = graph_of(triples)
-    found = ContextSampler(graph, cap).true(np.array(wanted))
+    found = ContextSampler(graph, cap).true(np.array(wanted), None)
     for row, (head, tail) in enumerate(wanted):
         assert tuples_of(found, row, 0) == graph.neighbors_of(head, cap).tolist()
         assert tuples_of(found, row, 1) == graph.neighbors_of(tail, cap).tolist()
     assert not found.entities[~found.mask].any() and not found.relations[~found.mask].any()
 
 
-@given(st.lists(triple, min_size=1))
-def test_a_triplet_can_be_kept_out_of_its_own_context(triples: list[tuple[int, int, int]]) -> None:
+@given(st.lists(triple, min_size=1, unique=True), st.integers(1, 5))
+def test_a_triplet_is_kept_out_of_its_own_context(triples: list[tuple[int, int, int]], cap: int) -> None:
     graph = graph_of(triples)
     array = np.array(triples)
-    found = ContextSampler(graph).true(array[:, [0, 2]], array[:, 1])
+    found = ContextSampler(graph, cap).true(array[:, [0, 2]], array[:, 1])
     for row, (head, relation, tail) in enumerate(triples):
-        of_head = [x for x in graph.neighbors_of(head).tolist() if x != [relation, tail]]
-        of_tail = [x for x in graph.neighbors_of(tail).tolist() if x != [relation + RELATIONS, head]]
-        assert tuples_of(found, row, 0) == of_head and tuples_of(found, row, 1) == of_tail
+        away, back = [relation, tail], [relation + RELATIONS, head]
+        own = {0: [away], 1: [back]} if head != tail else {0: [away, back], 1: [away, back]}
+        for side, entity in enumerate((head, tail)):
+            others = [x for x in graph.neighbors_of(entity, None).tolist() if x not in own[side]]
+            assert tuples_of(found, row, side) == others[:cap]
 
 
 @settings(deadline=None)
@@ -47,7 +50,7 @@ def test_false_contexts_differ_in_one_part_of_every_real_tuple(
 ) -> None:
     graph = graph_of(triples)
     sampler = ContextSampler(graph)
-    true = sampler.true(np.array(wanted))
+    true = sampler.true(np.array(wanted), None)
     false = sampler.false(true, np.random.default_rng(seed))
     relation_differs, entity_differs = true.relations != false.relations, true.entities != false.entities
     assert ((relation_differs ^ entity_differs) == true.mask).all()
@@ -57,9 +60,20 @@ def test_false_contexts_differ_in_one_part_of_every_real_tuple(
     assert ((false.entities >= 0) & (false.entities < ENTITIES)).all()
 
 
+def test_episodes_go_in_as_they_are(umls: FewShotDataset) -> None:
+    batch = EpisodeSampler(umls, shots=3, batch_size=8, regime="in-train").batch(0)
+    sampler = ContextSampler(umls.graph)
+    found = sampler.true(batch.references, batch.relations[:, None])
+    assert found.mask.shape[:3] == (8, 3, 2)
+    one = sampler.true(batch.references[5, 1:2].numpy(), batch.relations[5:6].numpy())
+    width = one.mask.shape[-1]
+    assert (found.entities[5, 1, :, :width] == one.entities[0]).all()
+    assert (found.mask[5, 1, :, :width] == one.mask[0]).all() and not found.mask[5, 1, :, width:].any()
+
+
 def test_relations_and_entities_are_corrupted_about_equally_often(umls: FewShotDataset) -> None:
     sampler = ContextSampler(umls.graph)
-    true = sampler.true(umls.split("train")[0].pairs)
+    true = sampler.true(umls.split("train")[0].pairs, None)
     before = true.relations.clone(), true.entities.clone()
     false = sampler.false(true, np.random.default_rng(0))
     share = (false.relations != true.relations)[true.mask].float().mean().item()
@@ -69,6 +83,6 @@ def test_relations_and_entities_are_corrupted_about_equally_often(umls: FewShotD
 
 def test_the_same_generator_gives_the_same_falsehoods(umls: FewShotDataset) -> None:
     sampler = ContextSampler(umls.graph)
-    true = sampler.true(umls.split("train")[0].pairs)
+    true = sampler.true(umls.split("train")[0].pairs, None)
     first, again = (sampler.false(true, np.random.default_rng(5)) for _ in range(2))
     assert (first.relations == again.relations).all() and (first.entities == again.entities).all()

@@ -22,10 +22,17 @@ def test_facts_equal_a_set_of_triples(triples: list[tuple[int, int, int]]) -> No
     for h, r, t in np.ndindex(found.shape):
         assert found[h, r, t] == ((h, r, t) in known)
     for r in range(RELATIONS):
-        counts = facts.count_tails(np.arange(ENTITIES), r)
         for h in range(ENTITIES):
-            expected = sorted(t for a, b, t in known if (a, b) == (h, r))
-            assert facts.tails(h, r).tolist() == expected and counts[h] == len(expected)
+            assert facts.tails(h, r).tolist() == sorted(t for a, b, t in known if (a, b) == (h, r))
+    some = facts.of_relations(np.array([0, 2]))
+    assert (some.contain(heads, relations, tails) == (found & (relations != 1))).all()
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 1)] * 3)))
+def test_saturated_heads(triples: list[tuple[int, int, int]]) -> None:
+    facts = Facts.of(np.array(triples, np.int64).reshape(-1, 3), 2, 2)
+    expected = [(h, r) for h in (0, 1) for r in (0, 1) if {(h, r, 0), (h, r, 1)} <= set(triples)]
+    assert list(zip(*(column.tolist() for column in facts.saturated_heads()), strict=True)) == expected
 
 
 def test_facts_refuse_what_they_cannot_number() -> None:
@@ -53,16 +60,26 @@ def test_saved_and_mapped_is_the_same(umls: FewShotDataset, tmp_path: Path) -> N
     assert isinstance(again.facts.keys, np.memmap) and np.array_equal(again.facts.keys, umls.facts.keys)
 
 
-def test_an_existing_directory_is_replaced_only_on_demand(umls: FewShotDataset, tmp_path: Path) -> None:
+def test_an_existing_dataset_is_replaced_only_on_demand(umls: FewShotDataset, tmp_path: Path) -> None:
     target = tmp_path / "umls"
-    target.mkdir()
-    (target / "precious").write_text("mine")
+    umls.save(target)
+    (target / "facts.npy").unlink()
     with pytest.raises(HireError, match="exists already"):
         umls.save(target)
-    assert (target / "precious").read_text() == "mine"
     umls.save(target, overwrite=True)
-    assert FewShotDataset.open(target).name == "umls-one" and not (target / "precious").exists()
+    assert FewShotDataset.open(target).name == "umls-one"
     assert [path.name for path in tmp_path.iterdir()] == ["umls"]
+
+
+def test_what_is_not_a_dataset_is_never_replaced(umls: FewShotDataset, tmp_path: Path) -> None:
+    target = tmp_path / "home"
+    target.mkdir()
+    umls.save(target, overwrite=True)  # an empty directory may be
+    (target / MANIFEST).unlink()
+    (target / "precious").write_text("mine")
+    with pytest.raises(HireError, match="holds something else than a dataset"):
+        umls.save(target, overwrite=True)
+    assert (target / "precious").read_text() == "mine"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hire.building import BuildSettings, build
 from hire.datasets import FewShotDataset
 from hire.episodes import EpisodeBatch, EpisodeSampler, Regime
 from hire.errors import HireError
-from hire.sources.table import TripleTable
+from hire.sources.columns import TripleTable
 from tests.conftest import random_triples
 
 

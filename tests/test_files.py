@@ -31,7 +31,7 @@ def test_a_failure_leaves_things_as_they_were(tmp_path: Path, failure: type[Base
     before = names_in(tmp_path)
 
     def fail() -> None:
-        with atomic_directory(tmp_path / "made", overwrite=True) as partial:
+        with atomic_directory(tmp_path / "made", overwrite=True, ours=["old"]) as partial:
             (partial / "file").write_text("x")
             raise failure("no")
 
@@ -40,6 +40,41 @@ def test_a_failure_leaves_things_as_they_were(tmp_path: Path, failure: type[Base
     assert names_in(tmp_path) == before
     if existing:
         assert (tmp_path / "made" / "old").read_text() == "old"
+
+
+@pytest.mark.parametrize("failure", [OSError, KeyboardInterrupt])
+def test_an_interruption_while_replacing_keeps_the_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: type[BaseException]
+) -> None:
+    target = tmp_path / "made"
+    target.mkdir()
+    (target / "old").write_text("old")
+    rename = Path.rename
+
+    def interrupted(self: Path, other: Path) -> Path:
+        if other == target and self.name == "made":  # the new one takes its place
+            raise failure
+        return rename(self, other)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+
+    def replace() -> None:
+        with atomic_directory(target, overwrite=True, ours=["old"]) as partial:
+            (partial / "new").write_text("new")
+
+    with pytest.raises((HireError, KeyboardInterrupt)):
+        replace()
+    assert names_in(tmp_path) == ["made"] and names_in(target) == ["old"]
+
+
+def test_permissions_are_those_of_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with atomic_directory(tmp_path / "made"):
+            pass
+    finally:
+        os.umask(before)
+    assert (tmp_path / "made").stat().st_mode & 0o777 == 0o750
 
 
 def test_a_file_is_not_replaced_by_a_directory(tmp_path: Path) -> None:

@@ -19,6 +19,10 @@ def problems(directory: Path) -> list[str]:
     return [str(problem).replace(str(directory) + "/", "") for problem in inspect(directory)[1].problems]
 
 
+def blemishes(directory: Path) -> list[str]:
+    return [str(problem).replace(str(directory) + "/", "") for problem in inspect(directory)[1].blemishes]
+
+
 def test_a_correct_layout(tmp_path: Path) -> None:
     dataset = read_published(write_layout(tmp_path / "tiny"))
     graph = dataset.graph
@@ -53,10 +57,7 @@ GOOD_TRAIN = [["a", "r1", "b"], ["b", "r1", "c"], ["c", "r1", "d"]]
         ({"path_graph": "a\tlinks\n"}, "path_graph:1: has 2 columns"),
         ({"path_graph": ""}, "path_graph: is empty"),
         ({"path_graph": b"a\tlinks\tb\n\xff\tlinks\tb\n"}, "path_graph:2: invalid UTF-8"),
-        ({"path_graph": b"\xef\xbb\xbfa\tlinks\tb\n"}, "path_graph:1: starts with a byte order mark"),
-        ({"path_graph": b"a\tlinks\tb\r\n"}, "path_graph:1: has CRLF"),
         ({"path_graph": "a\tlinks\tb\nb\tlinks\tz\n"}, "path_graph:2: unknown entity 'z'"),
-        ({"path_graph": "a\tlinks\tb\na\tlinks\tb\n"}, "path_graph:2: the same triple as in line 1"),
         ({"path_graph": "a\tlinks\tb\na\tzzz\tb\n"}, "path_graph:2: relation 'zzz' is not in relation2ids"),
         ({"path_graph": "a\tr1\tb\n"}, "train_tasks.json:1: the task relation 'r1' is in the background"),
         ({"train_tasks__json": '{"r1": [["a", "r1"'}, "train_tasks.json:1: is not valid JSON"),
@@ -106,6 +107,24 @@ def test_each_problem_is_found_with_file_and_line(tmp_path: Path, changes: dict[
     assert any(expected in found for found in problems(directory)), problems(directory)
     with pytest.raises(HireError):
         read_published(directory)
+
+
+@pytest.mark.parametrize(
+    ("graph", "expected"),
+    [
+        (b"\xef\xbb\xbfa\tlinks\tb\n", "path_graph:1: starts with a byte order mark"),
+        (b"a\tlinks\tb\r\n", "path_graph:1: has CRLF"),
+        (b"a\tlinks\tb\na\tlinks\tb\n", "path_graph:2: the same triple as in line 1"),
+    ],
+)
+def test_blemishes_are_told_but_the_dataset_opens(
+    tmp_path: Path, run: Callable[..., Any], graph: bytes, expected: str
+) -> None:
+    directory = write_layout(tmp_path / "layout", path_graph=graph)
+    assert problems(directory) == [] and [expected in found for found in blemishes(directory)] == [True]
+    assert read_published(directory).graph.triples.tolist() == [[1, 0, 0]]
+    result = run("data", "verify", directory)
+    assert result.exit_code == 2 and expected in result.output
 
 
 def test_ambiguous_keys_are_found(tmp_path: Path) -> None:
@@ -172,7 +191,7 @@ def test_whatever_the_bytes_there_is_a_dataset_or_an_error(tmp_path: Path, data:
 
 def test_nell_one_is_known_and_without_problems(nell_one_directory: Path) -> None:
     dataset, report = inspect(nell_one_directory)
-    assert report.problems == report.differences == report.notes == []
+    assert report.problems == report.blemishes == report.notes == []
     assert report.known_dataset is not None and report.known_dataset.name == "nell-one"
     assert all(report.form_of(name) for name in FILES)
     assert dataset is not None and dataset.graph.types is not None and len(dataset.graph.entities) == 68_544
@@ -187,7 +206,7 @@ def test_a_changed_file_of_a_known_dataset_is_told_but_opens(
     (tmp_path / "dev_tasks.json").unlink()
     (tmp_path / "dev_tasks.json").write_text(json.dumps(tasks, indent=1))
     _, report = inspect(tmp_path)
-    assert [problem.file for problem in report.differences] == [str(tmp_path / "dev_tasks.json")]
+    assert [problem.file for problem in report.blemishes] == [str(tmp_path / "dev_tasks.json")]
     assert len(read_published(tmp_path).split("dev")) == 5
     result = run("data", "verify", tmp_path)
     assert result.exit_code == 2 and "differs from the published file of NELL-One" in result.output

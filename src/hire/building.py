@@ -11,11 +11,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hire.datasets import SPLITS, Facts, FewShotDataset, candidates_by_type
+from hire.datasets import SPLITS, FewShotDataset, candidates_by_type, first_occurrences
 from hire.errors import HireError, Problem
 from hire.graph import KnowledgeGraph, Types
 from hire.progress import track
-from hire.sources.table import TripleTable
+from hire.sources.columns import TripleTable
 from hire.vocabulary import IntArray, StringTable, Vocabulary
 
 Candidates = Literal["auto", "type", "range", "all"]
@@ -129,12 +129,9 @@ def _without_duplicates(
     notes: list[Problem],
 ) -> NDArray[np.int32]:
     """Keep the first of equal triples; note where the first repetition in each source stands."""
-    keys = Facts.of(triples[:0], entity_count, relation_count).keys_of(*triples.T)
-    _, firsts = np.unique(keys, return_index=True)
-    if len(firsts) == len(triples):
+    repeated = first_occurrences(triples, entity_count, relation_count) != np.arange(len(triples))
+    if not repeated.any():
         return triples
-    repeated = np.ones(len(triples), bool)
-    repeated[firsts] = False
     skipped["duplicate triples"] += int(repeated.sum())
     start = 0
     for table in tables:
@@ -143,7 +140,7 @@ def _without_duplicates(
             line = None if table.lines is None else int(table.lines[here[0]])
             notes.append(Problem(f"repeats {len(here):,} known triples, here the first time", table.source, line))
         start += len(table.triples)
-    return triples[~repeated]
+    return np.asarray(triples[~repeated])
 
 
 def _split_tasks(relations: Vocabulary, counts: IntArray, settings: BuildSettings) -> dict[str, list[int]]:
@@ -210,7 +207,7 @@ def compile_type_pattern(pattern: str) -> str:
     parts = re.split(r"\{(\w+)\}", pattern)
     if parts[1::2].count("type") != 1:
         raise HireError(
-            f"the type pattern {pattern!r} has no {{type}}",
+            f"the type pattern {pattern!r} must have {{type}} once",
             remedy="write the form of a name with {type} where its type stands, as in 'concept:{type}:{name}'",
         )
     expression = ""
@@ -269,7 +266,7 @@ def _report(dataset: FewShotDataset, counts: IntArray, settings: BuildSettings) 
             len(task.pairs),
             task.split,
             f"more than {settings.more_than} and fewer than {settings.fewer_than} triples",
-            len(dataset.graph.entities) if task.candidates is None else len(task.candidates),
+            task.candidate_count,
         )
         for task in dataset.tasks
     ]

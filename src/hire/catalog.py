@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import os
+from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from hire import __version__
 from hire.building import BuildSettings, build
-from hire.datasets import FORMAT, MANIFEST, FewShotDataset, cache_directory
+from hire.datasets import MANIFEST, FewShotDataset
 from hire.errors import HireError
 from hire.layout import FILES, is_published_layout, read_published
 from hire.sources.tables import TableFormat, read_triples
@@ -42,18 +44,35 @@ def _open_bundled(name: str) -> FewShotDataset:
 
 def _open_published(directory: Path) -> FewShotDataset:
     """Read a published layout once; afterwards map the ready form in the cache while the files stay the same."""
-    stats = [(name, path.stat()) for name in FILES if (path := directory / name).exists()]
-    state = [str(directory.resolve()), FORMAT, [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]]
-    key = hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]
-    ready = cache_directory() / f"{directory.resolve().name}-{key}"
+    directory = directory.resolve()
+    state = [
+        f"hire {__version__}",
+        *([name, stat.st_size, stat.st_mtime_ns] for name in FILES if (stat := _stat(directory / name)) is not None),
+    ]
+    place = hashlib.sha256(str(directory).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    ready = cache_directory() / f"{directory.name}-{place}"
     if (ready / MANIFEST).exists():
         try:
-            return FewShotDataset.open(ready)
+            dataset = FewShotDataset.open(ready)
+            if dataset.origin.get("state") == state:
+                return dataset
         except HireError:  # a damaged cache is made anew
             pass
     dataset = read_published(directory)
     try:
-        dataset.save(ready, overwrite=True)
+        replace(dataset, origin={**dataset.origin, "state": state}).save(ready, overwrite=True)
     except HireError:  # the cache is a convenience: the dataset in memory is as good
         return dataset
     return FewShotDataset.open(ready)
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    return path.stat() if path.exists() else None
+
+
+def cache_directory() -> Path:
+    """Where ready forms of published datasets are kept: $HIRE_CACHE, or `hire` in the user's cache."""
+    chosen = os.environ.get("HIRE_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hire"

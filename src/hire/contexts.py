@@ -10,8 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hire.graph import MAX_NEIGHBORS, KnowledgeGraph
-from hire.vocabulary import IntArray
+from hire.graph import MAX_NEIGHBORS, KnowledgeGraph, expand_rows
 
 HEAD, TAIL = 0, 1  # the sides of a context
 
@@ -20,9 +19,9 @@ HEAD, TAIL = 0, 1  # the sides of a context
 class Contexts:
     """The contexts of a batch of triplets; padding is where the mask is False."""
 
-    relations: Tensor  # [batch, 2, neighbors] int64: N_h, then N_t; an inverse relation is r + len(relations)
-    entities: Tensor  # [batch, 2, neighbors] int64
-    mask: Tensor  # [batch, 2, neighbors] bool
+    relations: Tensor  # [..., 2, neighbors] int64: N_h, then N_t; an inverse relation is r + len(relations)
+    entities: Tensor  # [..., 2, neighbors] int64
+    mask: Tensor  # [..., 2, neighbors] bool
 
 
 class ContextSampler:
@@ -34,36 +33,42 @@ class ContextSampler:
         both_ways = [graph.background_relations, graph.background_relations + len(graph.relations)]
         self._relations = np.concatenate(both_ways).astype(np.int64)  # all that can stand in a tuple, sorted
 
-    def true(self, pairs: IntArray, relations: IntArray | None = None) -> Contexts:
-        """The contexts of triplets given by (head, tail) pairs [batch, 2], capped at `max_neighbors` a side.
+    def true(self, pairs: Any, relations: Any) -> Contexts:
+        """The contexts of triplets given by (head, tail) pairs [..., 2], capped at `max_neighbors` a side.
 
-        The triplets' relations [batch], where given, take the triplet itself out of its own context: a background
-        relation that serves as a task is in the graph, and would tell the answer.
+        The triplets' relations [...] take each triplet out of its own context: a background relation that serves as a
+        task is in the graph, and would tell the answer. None leaves every neighbour in.
         """
-        graph = self.graph
-        starts = graph.offsets[pairs]  # [batch, 2]
-        lengths = np.minimum(graph.offsets[pairs + 1] - starts, self.max_neighbors)
-        width = max(1, int(lengths.max(initial=0)))
-        mask = np.arange(width) < lengths[..., None]  # [batch, 2, width]
-        owners = np.repeat(np.arange(lengths.size), lengths.ravel())
-        firsts = np.cumsum(lengths.ravel()) - lengths.ravel()
-        positions = np.arange(len(owners)) + (starts.ravel() - firsts)[owners]
-        found = graph.neighbors[positions]  # [tuples, 2]
+        graph, limit = self.graph, self.max_neighbors
+        pairs = np.asarray(pairs)
+        ends = pairs.reshape(-1)  # head, tail, head, tail ...
+        positions, owners = expand_rows(graph.offsets, ends, limit if relations is None else limit + 2)
+        found = graph.neighbors[positions]  # [tuples, 2]: relation, entity
+        if relations is not None:
+            own = np.repeat(np.broadcast_to(relations, pairs.shape[:-1]).reshape(-1), 2)[owners]
+            partner = pairs[..., ::-1].reshape(-1)[owners]
+            # A tail sees its triplet backwards; a loop is seen both ways from its one end.
+            away, back = found[:, 0] == own, found[:, 0] == own + len(graph.relations)
+            is_own = np.where(owners % 2 == HEAD, away, back) | ((partner == ends[owners]) & (away | back))
+            kept = ~(is_own & (found[:, 1] == partner))
+            found, owners = found[kept], owners[kept]
+        counts = np.bincount(owners, minlength=len(ends))
+        if relations is not None:
+            firsts = np.cumsum(counts) - counts
+            found = found[np.arange(len(owners)) - firsts[owners] < limit]
+            counts = np.minimum(counts, limit)
+        mask = np.arange(max(1, int(counts.max(initial=0)))) < counts[:, None]  # [ends, neighbors]
         tuples = np.zeros((*mask.shape, 2), np.int64)
         tuples[mask] = found
-        if relations is not None:
-            own = np.stack([relations, relations + len(graph.relations)], axis=1)  # as seen from head and from tail
-            mask &= ~((tuples[..., 0] == own[..., None]) & (tuples[..., 1] == pairs[:, ::-1, None]))
-            tuples *= mask[..., None]
-        return _contexts(tuples[..., 0], tuples[..., 1], mask)
+        shape = (*pairs.shape, mask.shape[1])
+        return _contexts(tuples[..., 0].reshape(shape), tuples[..., 1].reshape(shape), mask.reshape(shape))
 
     def false(self, true: Contexts, generator: np.random.Generator) -> Contexts:
         """Corrupt either the relation or the entity of every real tuple, each with even odds; never the padding."""
         relations, entities, mask = (part.numpy() for part in (true.relations, true.entities, true.mask))
-        others = len(self._relations) - 1
-        corrupt_relation = generator.random(mask.shape) < 0.5 if others else np.zeros(mask.shape, bool)
-        corrupt_entity = mask & ~corrupt_relation if len(self.graph.entities) > 1 else np.zeros(mask.shape, bool)
-        corrupt_relation &= mask
+        others = len(self._relations) - 1  # a relation and its inverse, at least
+        corrupt_relation = mask & ((generator.random(mask.shape) < 0.5) | (len(self.graph.entities) == 1))
+        corrupt_entity = mask & ~corrupt_relation
         relations, entities = relations.copy(), entities.copy()
         # A draw among all but one: what would be the original or lies behind it moves up by one.
         original = np.searchsorted(self._relations, relations[corrupt_relation])

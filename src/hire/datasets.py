@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from hire.errors import HireError
 from hire.files import atomic_directory, open_array, save_array, sha256_of
-from hire.graph import KnowledgeGraph, row_offsets
+from hire.graph import KnowledgeGraph, distinct, row_offsets
 from hire.vocabulary import IntArray
 
 FORMAT = 1
@@ -41,7 +40,7 @@ class Facts:
                 remedy="leave out relations or entities that are not needed",
             )
         facts = cls(np.zeros(0, np.int64), entity_count, relation_count)
-        facts.keys = np.unique(facts.keys_of(*triples.T))
+        facts.keys = distinct(facts.keys_of(*triples.T))
         return facts
 
     def keys_of(self, heads: Any, relations: Any, tails: Any) -> Any:
@@ -57,11 +56,22 @@ class Facts:
         positions = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.asarray(self.keys[positions] == keys)
 
-    def count_tails(self, heads: Any, relation: int) -> NDArray[np.int64]:
-        """How many tails are known for each of some heads and a relation."""
-        firsts = self.keys_of(heads, relation, 0)
-        ends = np.searchsorted(self.keys, firsts + self.entity_count)
-        return np.asarray(ends - np.searchsorted(self.keys, firsts))
+    def of_relations(self, relations: IntArray) -> Facts:
+        """Only the facts of some relations: fewer keys are faster to search."""
+        wanted = np.zeros(self.relation_count, bool)
+        wanted[relations] = True
+        kept = self.keys[wanted[self.keys // self.entity_count % self.relation_count]]
+        return Facts(kept, self.entity_count, self.relation_count)
+
+    def saturated_heads(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The (head, relation) pairs for which every entity is a known tail."""
+        count = self.entity_count
+        if len(self.keys) < count:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        firsts = self.keys[: len(self.keys) - count + 1]
+        full = (self.keys[count - 1 :] - firsts == count - 1) & (firsts % count == 0)
+        heads, relations = np.divmod(firsts[full] // count, self.relation_count)
+        return heads, relations
 
     def all_tails(self, heads: Any, relation: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """All known tails of some heads [n] and a relation: the index of the head, and the tail, of each."""
@@ -86,6 +96,7 @@ class Task:
     split: str
     pairs: IntArray  # [triples, 2]: head, tail, in file order
     candidates: IntArray | None  # entities that may be a tail; None for all of them
+    candidate_count: int
 
 
 @dataclass
@@ -154,9 +165,11 @@ class FewShotDataset:
                 self.graph.relations[int(relation)],
                 split,
                 self.task_pairs[self.task_offsets[i] : self.task_offsets[i + 1]],
-                self._candidates(int(self.task_candidates[i])),
+                members,
+                len(self.graph.entities) if members is None else len(members),
             )
             for i, (relation, split) in enumerate(zip(self.task_relations, splits, strict=True))
+            for members in [self._candidates(int(self.task_candidates[i]))]
         ]
 
     def _candidates(self, number: int) -> IntArray | None:
@@ -181,7 +194,7 @@ class FewShotDataset:
 
     def save(self, directory: Path, *, overwrite: bool = False) -> None:
         """Write the dataset as a directory that opens by memory map; whole or not at all."""
-        with atomic_directory(directory, overwrite=overwrite) as partial:
+        with atomic_directory(directory, overwrite=overwrite, ours=[MANIFEST]) as partial:
             self.graph.save(partial / "graph")
             for name in self._ARRAYS:
                 save_array(partial / f"{name}.npy", getattr(self, name))
@@ -275,17 +288,19 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     return manifest
 
 
-def cache_directory() -> Path:
-    """Where ready forms of published datasets are kept: $HIRE_CACHE, or `hire` in the user's cache."""
-    chosen = os.environ.get("HIRE_CACHE")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hire"
+def first_occurrences(triples: IntArray, entity_count: int, relation_count: int) -> NDArray[np.int64]:
+    """For each triple [n, 3], the number of the first one that is equal to it."""
+    keys = Facts.of(triples[:0], entity_count, relation_count).keys_of(*triples.T)
+    order = np.argsort(keys, kind="stable")
+    is_first = np.concatenate([[True], np.diff(keys[order]) != 0])[: len(keys)]
+    firsts = np.empty(len(keys), np.int64)
+    firsts[order] = order[is_first][np.cumsum(is_first) - 1]
+    return firsts
 
 
 def candidates_by_type(graph: KnowledgeGraph, tails: Iterable[int] | IntArray) -> IntArray:
     """All entities that share a type with some tails, and the tails themselves, sorted."""
-    tails = np.unique(np.asarray(tails, np.int32))
+    tails = np.asarray(tails, np.int32)
     if graph.types is None:
         raise HireError("the graph has no entity types", remedy="give --types or --type-pattern, or other candidates")
-    return np.union1d(graph.types.entities_with(graph.types.of_entities(tails)), tails)
+    return distinct(np.concatenate([graph.types.entities_with(graph.types.of_entities(tails)), tails]))

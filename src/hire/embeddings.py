@@ -17,6 +17,7 @@ from hire.graph import KnowledgeGraph
 from hire.levels.entity import distance, normal, squared_distances
 from hire.optimizers import RowTable
 from hire.progress import track
+from hire.randomness import random_stream
 
 EmbeddingName = Literal["transe", "transh", "transd", "distmult", "complex", "complex-n3"]
 TRANSLATIONAL = ("transe", "transh", "transd")
@@ -86,7 +87,7 @@ def pretrain(
     graph: KnowledgeGraph, settings: EmbeddingSettings, on_step: Callable[[int, float], None] | None = None
 ) -> Embeddings:
     """Learn embeddings of a graph; the same seed gives the same embeddings on the same machine."""
-    generator = np.random.default_rng(settings.seed)
+    generator = random_stream(settings.seed, "embeddings")
     torch_generator = torch.Generator().manual_seed(settings.seed)
     entity_width, relation_width = widths(settings.model, settings.dimension)
     scale = (settings.margin + 2) / settings.dimension if settings.model in TRANSLATIONAL else 0.1

@@ -16,6 +16,7 @@ from torch import Tensor
 from hire.datasets import FewShotDataset
 from hire.errors import HireError
 from hire.graph import row_offsets
+from hire.randomness import random_stream
 from hire.vocabulary import IntArray
 
 Regime = Literal["tasks", "in-train"]
@@ -36,9 +37,10 @@ class EpisodeBatch:
 class EpisodeSampler:
     """Draws episodes by a seed and a step's number: any batch can be drawn at any time, by any thread.
 
-    The regime `tasks` draws from the train tasks; `in-train` from the relations of the background graph as well.
-    A relation needs one triple more than there are shots. If it has fewer than shots and queries take together,
-    its queries repeat; references never are among the queries.
+    The regime `tasks` draws from the train tasks; `in-train` from the relations of the background graph as well. All
+    relations are equally likely. Each needs one triple more than there are shots: a train task with fewer is an error,
+    a background relation with fewer is passed over. If there are fewer triples than shots and queries take together,
+    the queries repeat; references never are among them.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class EpisodeSampler:
         pairs = {task.relation: task.pairs for task in train}
         if self.regime == "in-train":
             pairs |= self._background_pairs()
-        pairs = {relation: self._with_negatives(relation, of_task) for relation, of_task in pairs.items()}
+        pairs = self._with_negatives(pairs)
         pairs = {relation: of_task for relation, of_task in pairs.items() if len(of_task) > self.shots}
         if not pairs:
             raise HireError(
@@ -83,6 +85,7 @@ class EpisodeSampler:
         self._offsets = np.cumsum([0, *self._sizes])
         self._pairs = np.concatenate(list(pairs.values())).astype(np.int64)
         self._pools = _Pools(self.dataset, pairs, {task.relation: task.candidates for task in train})
+        self._facts = self.dataset.facts.of_relations(self.relations)
 
     def _background_pairs(self) -> dict[int, IntArray]:
         graph = self.dataset.graph
@@ -93,13 +96,17 @@ class EpisodeSampler:
             for relation in graph.background_relations
         }
 
-    def _with_negatives(self, relation: int, pairs: IntArray) -> IntArray:
+    def _with_negatives(self, pairs: dict[int, IntArray]) -> dict[int, IntArray]:
         """The pairs whose head has at least one entity that is not a true tail."""
-        return pairs[self.dataset.facts.count_tails(pairs[:, 0], relation) < len(self.dataset.graph.entities)]
+        heads, relations = self.dataset.facts.saturated_heads()
+        for relation in set(relations.tolist()) & pairs.keys():
+            saturated = heads[relations == relation]
+            pairs[relation] = pairs[relation][~np.isin(pairs[relation][:, 0], saturated)]
+        return pairs
 
     def batch(self, step: int) -> EpisodeBatch:
         """The batch of a step; the same seed and step give the same batch."""
-        generator = np.random.default_rng([self.seed, step])
+        generator = random_stream(self.seed, "episodes", step)
         tasks = generator.integers(0, len(self.relations), self.batch_size)
         chosen = self._draw_distinct(generator, self._sizes[tasks])  # [batch, shots + queries]
         pairs = self._pairs[self._offsets[tasks][:, None] + chosen]
@@ -160,19 +167,19 @@ class EpisodeSampler:
         head = np.broadcast_to(heads[..., None], shape).ravel()
         relation = self.relations[owner]
         negatives = self._pools.draw(generator, owner)
-        todo = np.flatnonzero(self.dataset.facts.contain(head, relation, negatives))
+        todo = np.flatnonzero(self._facts.contain(head, relation, negatives))
         for _ in range(REDRAWS):
             if not len(todo):
                 break
             negatives[todo] = self._pools.draw(generator, owner[todo])
-            todo = todo[self.dataset.facts.contain(head[todo], relation[todo], negatives[todo])]
+            todo = todo[self._facts.contain(head[todo], relation[todo], negatives[todo])]
         for i in todo:
             negatives[i] = self._false_tail(generator, int(owner[i]), int(head[i]))
         return negatives.reshape(shape)
 
     def _false_tail(self, generator: np.random.Generator, task: int, head: int) -> int:
         """A false tail of a head for which almost every candidate is true."""
-        true = self.dataset.facts.tails(head, int(self.relations[task]))
+        true = self._facts.tails(head, int(self.relations[task]))
         false = np.setdiff1d(self._pools.members(task), true)
         if not len(false):
             false = np.setdiff1d(np.arange(len(self.dataset.graph.entities)), true)

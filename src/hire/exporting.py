@@ -12,7 +12,10 @@ from hire.datasets import FewShotDataset
 from hire.errors import HireError
 from hire.files import atomic_directory
 from hire.graph import INVERSE_SUFFIX
-from hire.layout import TASK_FILES
+from hire.layout import FILES, TASK_FILES
+from hire.progress import track
+
+TRIPLES_AT_ONCE = 1 << 16
 
 
 def write_published(dataset: FewShotDataset, directory: Path, *, overwrite: bool = False) -> None:
@@ -32,10 +35,6 @@ def write_published(dataset: FewShotDataset, directory: Path, *, overwrite: bool
                     remedy="rename one of the entities: the published layout cannot tell them apart",
                 )
     documents: dict[str, Any] = {
-        "rel2candidates.json": {
-            task.name: names if task.candidates is None else [names[entity] for entity in task.candidates]
-            for task in dataset.tasks
-        },
         "e1rel_e2.json": {key: tails for key, (_, tails) in true_tails.items()},
         "ent2ids": {name: number for number, name in enumerate(names)},
         "relation2ids": {
@@ -48,10 +47,26 @@ def write_published(dataset: FewShotDataset, directory: Path, *, overwrite: bool
             task.name: [[names[head], task.name, names[tail]] for head, tail in task.pairs]
             for task in dataset.split(split)
         }
-    with atomic_directory(directory, overwrite=overwrite) as partial:
+    with (
+        atomic_directory(directory, overwrite=overwrite, ours=FILES) as partial,
+        track("Writing the published layout", len(graph.triples) + len(dataset.tasks)) as advance,
+    ):
         for file, content in documents.items():
-            (partial / file).write_text(json.dumps(content, ensure_ascii=False), "utf-8")
+            (partial / file).write_text(_json(content), "utf-8")
         with (partial / "path_graph").open("w", encoding="utf-8", newline="\n") as stream:
-            stream.writelines(
-                f"{names[head]}\t{relations[relation]}\t{names[tail]}\n" for head, relation, tail in graph.triples
-            )
+            for start in range(0, len(graph.triples), TRIPLES_AT_ONCE):
+                part = graph.triples[start : start + TRIPLES_AT_ONCE].tolist()
+                stream.writelines(f"{names[h]}\t{relations[r]}\t{names[t]}\n" for h, r, t in part)
+                advance(len(part))
+        with (partial / "rel2candidates.json").open("w", encoding="utf-8") as stream:
+            separator = "{"
+            for task in dataset.tasks:  # one after the other: each may list every entity
+                members = names if task.candidates is None else [names[entity] for entity in task.candidates]
+                stream.write(f"{separator}{_json(task.name)}: {_json(members)}")
+                separator = ", "
+                advance(1)
+            stream.write("}")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -22,37 +22,62 @@ COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 
 
 @contextmanager
-def atomic_directory(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Yield a new directory beside `target` that becomes `target` when the block ends, and vanishes if it fails."""
-    if target.exists() and not overwrite:
-        raise HireError("exists already", file=target, remedy="choose another place, or say --overwrite")
-    if target.exists() and not target.is_dir():
-        raise HireError("is not a directory", file=target, remedy="choose another place")
+def atomic_directory(target: Path, *, overwrite: bool = False, ours: Collection[str] = ()) -> Iterator[Path]:
+    """Yield a new directory beside `target` that becomes `target` when the block ends, and vanishes if it fails.
+
+    An existing directory is replaced only if it may be overwritten, and is empty or has a file of one of the names
+    `ours`: whatever else a directory holds is not ours to delete.
+    """
+    check_replaceable(target, overwrite, ours)
     with explain_os_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
-        partial.chmod(0o755)
+        parent = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
+        partial = parent / target.name
+        partial.mkdir()  # unlike its parent with the permissions that the user's umask gives
     try:
         with explain_os_errors(target):
             yield partial
-            _replace_directory(partial, target)
+            for path in partial.rglob("*"):
+                if path.is_file():
+                    _flush_to_disk(path)
+            _replace_directory(partial, target, parent / "old")
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(parent, ignore_errors=True)
 
 
-def _replace_directory(new: Path, target: Path) -> None:
+def check_replaceable(target: Path, overwrite: bool, ours: Collection[str]) -> None:
+    """Raise unless a directory can be made at `target`, in place of one of ours if it may be overwritten."""
+    if not target.exists() and not target.is_symlink():
+        return
+    if not overwrite:
+        raise HireError("exists already", file=target, remedy="choose another place, or say --overwrite")
+    if not target.is_dir() or target.is_symlink():
+        raise HireError("is not a directory", file=target, remedy="choose another place")
+    names = {path.name for path in target.iterdir()}
+    if names and not names & set(ours):
+        raise HireError(
+            "holds something else than a dataset, which --overwrite would delete",
+            file=target,
+            remedy="choose another place, or empty it yourself",
+        )
+
+
+def _flush_to_disk(path: Path) -> None:
+    with path.open("rb") as stream:
+        os.fsync(stream.fileno())
+
+
+def _replace_directory(new: Path, target: Path, aside: Path) -> None:
     if not target.exists():
         new.rename(target)
         return
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old-", dir=target.parent))
-    target.rename(old / "old")
+    target.rename(aside)
     try:
         new.rename(target)
-    except OSError:
-        (old / "old").rename(target)
+    except BaseException:  # an interruption must not cost the old directory either
+        if not target.exists():
+            aside.rename(target)
         raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager
@@ -62,6 +87,7 @@ def atomic_file(target: Path) -> Iterator[Path]:
     try:
         with explain_os_errors(target):
             yield partial
+            _flush_to_disk(partial)
             partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)

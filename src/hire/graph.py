@@ -28,7 +28,7 @@ class Types:
     @classmethod
     def of(cls, names: Vocabulary, entities: IntArray, types: IntArray, entity_count: int) -> Types:
         """Types from (entity, type) pairs, in any order, with repetitions."""
-        pairs = np.unique(entities.astype(np.int64) * len(names) + types) if len(entities) else np.zeros(0, np.int64)
+        pairs = distinct(entities.astype(np.int64) * len(names) + types)
         owners, members = np.divmod(pairs, max(1, len(names)))
         return cls(names, row_offsets(owners, entity_count), members.astype(np.int32))
 
@@ -38,8 +38,8 @@ class Types:
 
     def of_entities(self, entities: IntArray) -> IntArray:
         """The numbers, sorted, of all types that any of some entities has."""
-        positions, _ = expand_rows(self.offsets, np.unique(entities))
-        return np.unique(self.members[positions])
+        positions, _ = expand_rows(self.offsets, distinct(entities))
+        return distinct(self.members[positions])
 
     @cached_property
     def by_type(self) -> tuple[NDArray[np.int64], IntArray]:
@@ -52,7 +52,15 @@ class Types:
         """All entities, sorted, that have at least one of some types."""
         offsets, entities = self.by_type
         positions, _ = expand_rows(offsets, types)
-        return np.unique(entities[positions])
+        has_one = np.zeros(len(self.offsets) - 1, bool)
+        has_one[entities[positions]] = True
+        return np.flatnonzero(has_one).astype(np.int32)
+
+
+def distinct(numbers: NDArray[Any]) -> NDArray[Any]:
+    """The distinct numbers, sorted; for millions many times faster than numpy's own, which hashes."""
+    ordered = np.sort(numbers, axis=None)
+    return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if len(ordered) else ordered
 
 
 def row_offsets(rows: IntArray, row_count: int) -> NDArray[np.int64]:

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 
 from hire import known
 from hire.building import make_types, types_from_names
-from hire.datasets import SPLITS, Facts, FewShotDataset
+from hire.datasets import SPLITS, FewShotDataset, first_occurrences
 from hire.errors import HireError, Problem
 from hire.files import explain_os_errors, sha256_of
 from hire.graph import KnowledgeGraph, Types
@@ -69,7 +68,7 @@ class Inspection:
     checksums: dict[str, str] = field(default_factory=dict)  # file name -> SHA-256
     known_dataset: known.KnownDataset | None = None
     problems: list[Problem] = field(default_factory=list)
-    differences: list[Problem] = field(default_factory=list)  # from the files of a known dataset
+    blemishes: list[Problem] = field(default_factory=list)  # to be told, but no reason not to open the dataset
     notes: list[Problem] = field(default_factory=list)  # oddities that belong to a known published file
 
     def form_of(self, name: str) -> str | None:
@@ -99,11 +98,12 @@ def inspect(directory: Path) -> tuple[FewShotDataset | None, Inspection]:
     # What is odd about files that are all byte for byte the published ones belongs to the benchmark.
     published = dataset is not None and all(report.form_of(name) for name in FILES)
     (report.notes if published else report.problems).extend(reader.problems)
+    (report.notes if published else report.blemishes).extend(reader.blemishes)
     if report.known_dataset is not None:
         for name in known.differing(report.known_dataset, report.checksums):
             message = f"differs from the published file of {report.known_dataset.title}"
             remedy = f"hire data get {report.known_dataset.name} fetches the published one"
-            report.differences.append(Problem(message, str(directory / name), None, remedy))
+            report.blemishes.append(Problem(message, str(directory / name), None, remedy))
     return dataset, report
 
 
@@ -111,6 +111,8 @@ class _LayoutReader:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.problems: list[Problem] = []
+        self.blemishes: list[Problem] = []
+        self.numbers: dict[str, int] = {}  # of the entities
         self.texts: dict[str, str] = {}  # of the JSON files, to find lines in
         self._near: dict[str, str] = {}  # remedies for unknown entities
 
@@ -212,30 +214,33 @@ class _LayoutReader:
             self.wrong(name, "is empty", 1)
             return None
         names, numbers = list(content), list(content.values())
-        for key, number in content.items():
-            if type(number) is not int:
-                self.wrong(name, f"{key!r} has {number!r} where a number is expected", self._line(name, key))
-            elif not 0 <= number < len(names):
-                remedy = "number the names from 0 without gaps or repetitions"
-                message = f"{key!r} has the number {number}, but there are {len(names):,} names"
-                self.wrong(name, message, self._line(name, key), remedy)
-            elif not key or any(character in key for character in FORBIDDEN):
-                self.wrong(name, f"{key!r} is empty or contains a tab, line break or NUL", self._line(name, key))
-            else:
-                continue
-            return None
+        in_order = set(map(type, numbers)) == {int} and numbers == list(range(len(names)))
+        if in_order and all(names) and not FORBIDDEN.keys() & set("".join(names)):
+            return names  # the usual case, for millions of names
         ordered: list[str | None] = [None] * len(names)
-        for key, number in zip(names, numbers, strict=True):
-            if ordered[number] is not None:
+        for key, number in content.items():
+            remedy = "number the names from 0 without gaps or repetitions"
+            if type(number) is not int:
+                message = f"{key!r} has {number!r} where a number is expected"
+            elif not 0 <= number < len(names):
+                message = f"{key!r} has the number {number}, but there are {len(names):,} names"
+            elif ordered[number] is not None:
                 message = f"{key!r} and {ordered[number]!r} have the same number {number}"
-                self.wrong(name, message, self._line(name, key), "number the names from 0 without repetitions")
-                return None
-            ordered[number] = key
-        return names if numbers == list(range(len(names))) else [key for key in ordered if key is not None]
+            elif not key or any(character in key for character in FORBIDDEN):
+                message, remedy = f"{key!r} is empty or contains a tab, line break or NUL", "rename it"
+            else:
+                ordered[number] = key
+                continue
+            self.wrong(name, message, self._line(name, key), remedy)
+            return None
+        return [key for key in ordered if key is not None]
 
     def _entities(self) -> Vocabulary | None:
         names = self._numbered("ent2ids")
-        return None if names is None else Vocabulary.of(names, "entity")
+        if names is None:
+            return None
+        self.numbers = {name: number for number, name in enumerate(names)}
+        return Vocabulary.of(names, "entity")
 
     def _relation_names(self) -> set[str] | None:
         names = self._numbered("relation2ids")
@@ -248,7 +253,8 @@ class _LayoutReader:
         except HireError as error:
             self.problems += problems + error.problems
             return None
-        self.problems += problems + table.notes
+        self.problems += problems
+        self.blemishes += table.notes
         return table
 
     def _background(
@@ -262,7 +268,8 @@ class _LayoutReader:
         heads, kinds, tails = table.triples.arrays()
         encoded = pa.chunked_array(kinds.chunks, pa.large_string()).combine_chunks().dictionary_encode()
         background = encoded.dictionary.to_pylist()
-        triples = np.stack([entities.numbers(heads), encoded.indices.to_numpy(), entities.numbers(tails)], axis=1)
+        ends = entities.numbers(pa.chunked_array([*heads.chunks, *tails.chunks], pa.large_string()))
+        triples = np.stack([ends[: len(heads)], encoded.indices.to_numpy(), ends[len(heads) :]], axis=1)
         for column, names in ((0, heads), (2, tails)):
             for row in np.flatnonzero(triples[:, column] < 0):
                 line = int(table.lines[row])
@@ -274,14 +281,16 @@ class _LayoutReader:
                     self.wrong("path_graph", f"relation {relation!r} is not in relation2ids", line, "add it there")
         good = (triples >= 0).all(axis=1)
         triples, lines = triples[good], table.lines[good]
-        keys = Facts.of(triples[:0], len(entities), max(1, len(background))).keys_of(*triples.T)
-        _, firsts, groups = np.unique(keys, return_index=True, return_inverse=True)
-        repeated = np.ones(len(triples), bool)
-        repeated[firsts] = False
+        firsts = first_occurrences(triples, len(entities), max(1, len(background)))
+        repeated = firsts != np.arange(len(triples))
         for row in np.flatnonzero(repeated):
-            first = lines[firsts[groups[row]]]
-            self.wrong("path_graph", f"the same triple as in line {first}", int(lines[row]), "remove one")
+            message = f"the same triple as in line {lines[firsts[row]]}"
+            self.blemishes.append(Problem(message, str(self.directory / "path_graph"), int(lines[row]), "remove one"))
         return triples[~repeated].astype(np.int32), background
+
+    def _look_up(self, names: Sequence[str]) -> NDArray[np.int64]:
+        """The numbers of some entities, -1 where one is unknown."""
+        return np.array([self.numbers.get(name, -1) for name in names], np.int64)
 
     def _unknown_entity(self, name: str, entity: str, line: int | None, entities: Vocabulary) -> None:
         if entity not in self._near:
@@ -313,11 +322,10 @@ class _LayoutReader:
             rows_of[relation] = good
         if content is not None and not content:
             self.wrong(name, "has no tasks", 1)
-        heads = _numbers_of_lists(entities, [[row[0] for row in rows] for rows in rows_of.values()])
-        tails = _numbers_of_lists(entities, [[row[2] for row in rows] for rows in rows_of.values()])
         tasks = {}
-        for (relation, rows), *columns in zip(rows_of.items(), heads, tails, strict=True):
-            pairs = self._pairs(name, relation, rows, np.stack(columns, axis=1), entities)
+        for relation, rows in rows_of.items():
+            numbers = [self._look_up([row[column] for row in rows]) for column in (0, 2)]
+            pairs = self._pairs(name, relation, rows, np.stack(numbers, axis=1), entities)
             if len(pairs) < 2:
                 message = f"{relation!r} has {len(pairs)} triples; a reference and a query need 2"
                 self.wrong(name, message, self._line(name, relation), "add triples, or take the relation out")
@@ -353,15 +361,15 @@ class _LayoutReader:
         name = "rel2candidates.json"
         content = self._json(name) or {}
         found = {}
-        lists = [_names_in(content.get(relation)) for relation in tasks]
-        numbers_of = _numbers_of_lists(entities, [names or [] for names in lists])
-        for (relation, pairs), names, numbers in zip(tasks.items(), lists, numbers_of, strict=True):
+        for relation, pairs in tasks.items():
+            names = _names_in(content.get(relation))
             line = self._line(name, relation) if relation in content else None
             if names is None:
                 word = "has no candidates" if relation not in content else "has something else than a list of names"
                 self.wrong(name, f"the task {relation!r} {word}", line, "list the entities that may be its tails")
                 found[relation] = np.unique(pairs[:, 1])
                 continue
+            numbers = self._look_up(names)
             for i in np.flatnonzero(numbers < 0):
                 self._unknown_entity(name, names[i], self._line(name, names[i]), entities)
             members, firsts = np.unique(numbers[numbers >= 0], return_index=True)
@@ -395,33 +403,26 @@ class _LayoutReader:
                 else:
                     owners[key] = int(head), relation
                     true_tails.append(tails)
-        lists = [_names_in(content.get(key)) for key in owners]
-        numbers_of = _numbers_of_lists(entities, [listed or [] for listed in lists])
         extra = []
-        for (key, owner), tails, listed, numbers in zip(owners.items(), true_tails, lists, numbers_of, strict=True):
+        for (key, owner), tails in zip(owners.items(), true_tails, strict=True):
+            listed = _names_in(content.get(key))
             if listed is None:
                 message = f"has no list of true tails for {key!r}, a head and relation of a task"
                 self.wrong(name, message, remedy="add it, with all tails that are known to be true")
                 continue
-            for i in np.flatnonzero(numbers < 0):
-                self._unknown_entity(name, listed[i], self._line(name, listed[i]), entities)
-            for tail in np.setdiff1d(tails, numbers):
-                message = f"the true tail {entities[int(tail)]!r} is not listed for {key!r}"
+            known_tails, numbers = set(tails.tolist()), [self.numbers.get(tail, -1) for tail in listed]
+            for tail, number in zip(listed, numbers, strict=True):
+                if number < 0:
+                    self._unknown_entity(name, tail, self._line(name, tail), entities)
+            for number in sorted(known_tails.difference(numbers)):
+                message = f"the true tail {entities[number]!r} is not listed for {key!r}"
                 self.wrong(name, message, self._line(name, key), "add it")
-            extra += [(*owner, int(tail)) for tail in np.setdiff1d(numbers[numbers >= 0], tails)]
+            extra += [(*owner, number) for number in sorted(set(numbers) - known_tails) if number >= 0]
         return extra
 
 
 def _names_in(value: Any) -> list[str] | None:
     return value if isinstance(value, list) and all(isinstance(name, str) for name in value) else None
-
-
-def _numbers_of_lists(entities: Vocabulary, lists: Sequence[Sequence[str]]) -> list[NDArray[np.int64]]:
-    """The numbers of the names in many lists, looked up at once."""
-    if not lists:
-        return []
-    numbers = entities.numbers(list(chain.from_iterable(lists)))
-    return np.split(numbers, np.cumsum([len(names) for names in lists])[:-1])
 
 
 def _grouped(pairs: IntArray, heads: IntArray) -> Iterable[IntArray]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hire.datasets import SPLITS, FewShotDataset
-from hire.graph import MAX_NEIGHBORS, KnowledgeGraph, expand_rows
+from hire.graph import MAX_NEIGHBORS, KnowledgeGraph, distinct, expand_rows
 from hire.progress import track
 from hire.vocabulary import IntArray
 
@@ -42,9 +42,10 @@ def _shared_elements(
     owners: NDArray[np.int64], elements: NDArray[np.int64], pairs: IntArray, owner_count: int
 ) -> NDArray[np.int64]:
     """For each pair of owners, how many distinct elements belong to both."""
-    distinct, elements = np.unique(elements, return_inverse=True)
-    keys = np.unique(owners * len(distinct) + elements)
-    offsets = np.searchsorted(keys, np.arange(owner_count + 1) * len(distinct))
+    names = distinct(elements)
+    elements = np.searchsorted(names, elements)
+    keys = distinct(owners * len(names) + elements)
+    offsets = np.searchsorted(keys, np.arange(owner_count + 1) * len(names))
     sizes = np.diff(offsets)
     counts = np.zeros(len(pairs), np.int64)
     if not len(keys):
@@ -55,7 +56,7 @@ def _shared_elements(
             swap = sizes[first] > sizes[second]  # the elements of the smaller side are looked up in the larger
             small, large = np.where(swap, second, first), np.where(swap, first, second)
             positions, rows = expand_rows(offsets, small)
-            wanted = large[rows].astype(np.int64) * len(distinct) + keys[positions] % len(distinct)
+            wanted = large[rows].astype(np.int64) * len(names) + keys[positions] % len(names)
             found = keys[np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)] == wanted
             counts[start : start + len(small)] = np.bincount(rows[found], minlength=len(small))
             advance(len(small))
@@ -104,7 +105,7 @@ def statistics(dataset: FewShotDataset) -> dict[str, Any]:
                 "relation": task.name,
                 "split": task.split,
                 "triples": len(task.pairs),
-                "candidates": len(graph.entities) if task.candidates is None else len(task.candidates),
+                "candidates": task.candidate_count,
             }
             for task in dataset.tasks
         ],

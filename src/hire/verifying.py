@@ -50,7 +50,7 @@ def verify(directory: Path) -> Verification:
 def _verify_published(directory: Path) -> Verification:
     _, found = inspect(directory)
     title = found.known_dataset.title if found.known_dataset else ""
-    report = Verification(problems=found.problems + found.differences, notes=found.notes)
+    report = Verification(problems=found.problems + found.blemishes, notes=found.notes)
     for name in FILES:
         if name in found.checksums:
             form = found.form_of(name)

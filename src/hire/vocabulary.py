@@ -14,6 +14,9 @@ from hire.files import open_array, save_array
 
 IntArray = NDArray[np.signedinteger[Any]]
 
+STRINGS_AT_ONCE = 1 << 16
+NAMES_TO_SEARCH_ONE_BY_ONE = 1_000  # for more, one hash table of all names is faster
+
 
 class StringTable(Sequence[str]):
     """Strings by number, as one array of UTF-8 bytes and one of offsets; no Python object for each string."""
@@ -52,7 +55,9 @@ class StringTable(Sequence[str]):
         return self.bytes_of(int(number) % len(self)).decode()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.arrow().to_pylist())
+        strings = self.arrow()
+        for start in range(0, len(self), STRINGS_AT_ONCE):
+            yield from strings[start : start + STRINGS_AT_ONCE].to_pylist()
 
     def arrow(self) -> Any:
         """The same strings as a pyarrow array that shares their memory."""
@@ -101,6 +106,10 @@ class Vocabulary(StringTable):
                 high = middle
         return low
 
+    def index(self, name: str, *_range: int) -> int:
+        """The number of a name, as sequences have it."""
+        return self.number(name)
+
     def find(self, name: str) -> int | None:
         """The number of a name, or None."""
         wanted = name.encode("utf-8", "surrogatepass")
@@ -127,6 +136,10 @@ class Vocabulary(StringTable):
         import pyarrow.compute as pc
 
         if not isinstance(names, pa.Array | pa.ChunkedArray):
+            names = list(names)
+            if len(names) < NAMES_TO_SEARCH_ONE_BY_ONE:
+                one_by_one = (self.find(name) for name in names)
+                return np.array([-1 if number is None else number for number in one_by_one], np.int64)
             names = pa.array(names, pa.large_string())
         found = pc.index_in(names.cast(pa.large_string()), value_set=self.arrow())
         return np.asarray(pc.fill_null(found, -1).to_numpy()).astype(np.int64)

@@ -474,7 +474,10 @@ def test_a_directory_is_replaced_only_when_told_to(work: Path, archive: Callable
     (work / "tiny" / "mine").touch()
     with pytest.raises(HireError, match="exists already"):
         unpack(archive(ARCHIVE), TINY, work / "tiny")
+    with pytest.raises(HireError, match="holds something else than a dataset"):
+        unpack(archive(ARCHIVE), TINY, work / "tiny", overwrite=True)
     assert names(work) == {"tiny", "tiny/mine"}
+    (work / "tiny" / "ent2ids").touch()
     unpack(archive(ARCHIVE), TINY, work / "tiny", overwrite=True)
     assert contents_of(work / "tiny") == CONTENTS
 
@@ -576,7 +579,7 @@ def test_a_bomb_is_not_inflated(work: Path, archive: Callable[[bytes], Path], mo
 
     def counting_rmtree(path: Path, **options: Any) -> None:
         nonlocal written
-        written += sum(file.stat().st_size for file in path.iterdir())
+        written += sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
         rmtree(path, **options)
 
     monkeypatch.setattr(zipfile.ZipExtFile, "read", counting_read)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from hire import progress
 from hire.errors import HireError
+from hire.sources.columns import Columns, TripleTable
 from hire.sources.rdf import FORMATS, ROWS_PER_BATCH, read_rdf
-from hire.sources.table import Columns, TripleTable
 
 E = "http://e/"
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"

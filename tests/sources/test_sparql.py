@@ -17,8 +17,8 @@ from pyoxigraph import BlankNode, Literal, NamedNode, Quad, QueryResultsFormat, 
 from hire import __version__
 from hire.errors import HireError
 from hire.sources import sparql
+from hire.sources.columns import Columns, TripleTable
 from hire.sources.sparql import read_sparql
-from hire.sources.table import Columns, TripleTable
 
 E = "http://e/"
 TYPE = NamedNode("http://www.w3.org/1999/02/22-rdf-syntax-ns#type")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hire import files
 from hire.errors import HireError, Problem
-from hire.sources.table import TripleTable
+from hire.sources.columns import TripleTable
 from hire.sources.tables import TableFormat, read_pairs, read_triples
 
 Write = Callable[..., Path]
@@ -128,9 +128,9 @@ def test_columns_and_headers(write: Write, content: bytes, options: dict[str, An
         (b"a,b,c,d\n", {}, "has 4 columns where 3 are expected"),
         (b"a,b,c\n", {"columns": ("a", "b", "x")}, "no column named 'x'"),
         (b"a,b,c\n", {"columns": ("1", "2", "9")}, "column 9 was asked for"),
-        (b"a,b,c\n", {"columns": ("0", "1", "2")}, "columns"),
-        (b'a,b,"c\n', {}, "malformed quotes"),
-        (b'a,"b"x,c\n', {}, "malformed quotes"),
+        (b"a,b,c\n", {"columns": ("0", "1", "2")}, "column 0 was asked for"),
+        (b'a,b,"c\n', {}, "cannot be read as comma-separated"),
+        (b'a,"b"x,c\n', {}, "cannot be read as comma-separated"),
         (b"a,b\tx,c\n", {}, "a tab inside the name"),
         (b'"a",b\n', {}, "columns"),
         (b'a,b,c\n"",b,c\n', {}, "column 1 is empty"),

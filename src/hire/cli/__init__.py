@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from hire import __version__
+from hire import __version__, progress
 from hire.cli.data import data
 from hire.cli.demo import demo
 from hire.errors import HireError
@@ -28,6 +28,7 @@ def hire() -> None:
       hire data stats umls-one      what a dataset holds
       hire data build graph.nt -o my-graph
     """
+    progress.show()
 
 
 hire.add_command(data)

@@ -36,11 +36,9 @@ def stats(dataset: str, as_json: bool) -> None:
     Example:
       hire data stats umls-one
     """
-    from hire import progress
     from hire.catalog import open_dataset
     from hire.statistics import statistics
 
-    progress.show()
     found = statistics(open_dataset(dataset))
     print_json(found) if as_json else print_statistics(found)
 
@@ -102,10 +100,8 @@ def verify(directory: Path, as_json: bool) -> None:
     Example:
       hire data verify data/nell-one
     """
-    from hire import progress
     from hire.verifying import verify as verify_directory
 
-    progress.show()
     report = verify_directory(directory)
     if as_json:
         print_json(report.as_json())
@@ -188,25 +184,24 @@ def build(sources: tuple[str, ...], output: Path, overwrite: bool, strict: bool,
       hire data build dump.nt.gz ontology.ttl --more-than 20 --candidates type -o my-graph
       hire data build https://example.org/sparql -o my-graph
     """
-    from hire import progress
     from hire.building import BuildSettings
     from hire.building import build as build_dataset
+    from hire.datasets import MANIFEST
     from hire.errors import HireError
+    from hire.files import check_replaceable
+    from hire.sources.columns import TripleTable
     from hire.sources.reading import SourceOptions, read_names, read_sources
-    from hire.sources.table import TripleTable
 
-    progress.show()
-    if output.exists() and not overwrite:
-        raise HireError("exists already", file=output, remedy="choose another place, or say --overwrite")
+    check_replaceable(output, overwrite, [MANIFEST])  # before hours of reading, not after
     source_options = SourceOptions(
-        options["form"],
-        options["columns"],
-        options["header"],
-        options["language"],
-        options["query"],
-        options["page_size"],
-        options["timeout"],
-        options["retries"],
+        format=options["form"],
+        columns=options["columns"],
+        header=options["header"],
+        language=options["language"],
+        query=options["query"],
+        page_size=options["page_size"],
+        timeout_seconds=options["timeout"],
+        retries=options["retries"],
     )
     work = output.with_name(f".{output.name}.pages")
     tables = read_sources(sources, source_options, work)
@@ -216,12 +211,12 @@ def build(sources: tuple[str, ...], output: Path, overwrite: bool, strict: bool,
         tables.append(TripleTable(str(options["types"]), types=read_names(options["types"])))
     settings = BuildSettings(
         output.resolve().name,
-        options["more_than"],
-        options["fewer_than"],
-        options["split"],
-        options["candidates"],
-        options["type_pattern"],
-        options["seed"],
+        more_than=options["more_than"],
+        fewer_than=options["fewer_than"],
+        split=options["split"],
+        candidates=options["candidates"],
+        type_pattern=options["type_pattern"],
+        seed=options["seed"],
     )
     dataset, report = build_dataset(tables, settings)
     if strict and report.notes:
@@ -269,10 +264,8 @@ def get(name: str, output: Path | None, url: str | None, archive: Path | None, o
     Example:
       hire data get nell-one
     """
-    from hire import progress
     from hire.sources.download import get_dataset
 
-    progress.show()
     target = output or Path("data") / name
     dataset = get_dataset(name, target, url=url, archive=archive, overwrite=overwrite)
     click.echo(f"{target}: {dataset.title}, all {len(dataset.files)} files as published")

@@ -35,8 +35,7 @@ def draw_sample(dataset: FewShotDataset, *, shots: int, episodes: int, regime: R
         }
         for i, relation in enumerate(batch.relations)
     ]
-    pair = batch.references[0, :1].numpy()
-    return {"episodes": drawn, "context": _context(dataset, pair, batch.relations[:1].numpy())}
+    return {"episodes": drawn, "context": _context(dataset, batch.references[0, :1], batch.relations[:1])}
 
 
 def _context(dataset: FewShotDataset, pair: Any, relation: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 from urllib.parse import urljoin
 
 from hire.errors import HireError
-from hire.files import atomic_directory, explain_os_errors, sha256_of
+from hire.files import atomic_directory, check_replaceable, explain_os_errors, sha256_of
 from hire.known import KnownDataset, dataset_named, differing, known_form
 from hire.progress import track
 
@@ -48,6 +48,7 @@ def get_dataset(
                 file=target,
                 remedy="choose another place, or say --overwrite" if target.is_dir() else "choose another place",
             )
+        check_replaceable(target, overwrite, dataset.files)
     if archive is not None:
         unpack(archive, dataset, target, overwrite=overwrite)
         return dataset
@@ -226,7 +227,7 @@ def unpack(archive: Path, dataset: KnownDataset, target: Path, *, overwrite: boo
     """Take a known dataset's files out of a zip archive, wherever they lie in it, into the new directory `target`."""
     with _explain_zip_errors(archive), zipfile.ZipFile(archive) as zipped:
         members = _wanted_members(archive, zipped, dataset)
-        with atomic_directory(target, overwrite=overwrite) as directory:
+        with atomic_directory(target, overwrite=overwrite, ours=dataset.files) as directory:
             for name, member in members.items():
                 with zipped.open(member) as stream, (directory / name).open("wb") as out:
                     _copy_checked(archive, name, stream, out, dataset)

@@ -12,7 +12,7 @@ from pyoxigraph import BlankNode, Literal, NamedNode, Quad, RdfFormat, parse
 
 from hire import files, progress
 from hire.errors import HireError
-from hire.sources.table import TripleTable
+from hire.sources.columns import TripleTable
 
 FORMATS = {
     ".nt": "ntriples",

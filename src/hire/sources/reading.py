@@ -8,9 +8,9 @@ from pathlib import Path
 
 from hire.errors import HireError
 from hire.files import compression_of
+from hire.sources.columns import Columns, TripleTable
 from hire.sources.rdf import FORMATS as RDF_SUFFIXES
 from hire.sources.rdf import read_rdf
-from hire.sources.table import Columns, TripleTable
 from hire.sources.tables import TableFormat, read_pairs, read_triples
 
 TABLE_DELIMITERS = {"tsv": "\t", "csv": ","}

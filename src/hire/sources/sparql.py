@@ -18,8 +18,8 @@ from hire import __version__
 from hire.errors import HireError
 from hire.files import atomic_file, explain_os_errors
 from hire.progress import track
+from hire.sources.columns import TripleTable
 from hire.sources.rdf import LABEL, collapse, collect
-from hire.sources.table import TripleTable
 
 if TYPE_CHECKING:
     import urllib3

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from hire.errors import HireError, Problem
 from hire.files import compression_of, read_blocks
 from hire.progress import track
-from hire.sources.table import Columns, TripleTable
+from hire.sources.columns import Columns, TripleTable
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NEWLINE = ord("\n")
 FORBIDDEN = {"\t": "a tab", "\n": "a line break", "\r": "a carriage return", "\0": "a NUL character"}
-MAX_FIELD_CHARACTERS = 131_072
 
 # First rows that are taken for a header without being told so.
 TRIPLE_HEADERS = (
@@ -170,9 +169,10 @@ class _Reader:
             return True
         if wanted is not None:
             self.chosen = [int(column) - 1 for column in wanted]
-            if not all(0 <= column < self.width for column in self.chosen):
+            outside = [column + 1 for column in self.chosen if not 0 <= column < self.width]
+            if outside:
                 raise HireError(
-                    f"has {self.width} columns, but column {max(map(int, wanted))} was asked for",
+                    f"has {self.width} columns, but column {outside[0]} was asked for",
                     file=self.path,
                     line=line,
                     remedy="columns are numbered from 1",
@@ -270,7 +270,8 @@ class _Reader:
                 row: Any = next(reader, None)
             except csv.Error as error:
                 line = lines_before + reader.line_num
-                self.wrong(f"malformed quotes ({error})", line, "double a quote inside a quoted name")
+                remedy = "double a quote inside a quoted name, and close every quote"
+                self.wrong(f"cannot be read as comma-separated values ({error})", line, remedy)
                 return
             if row is None:
                 return
