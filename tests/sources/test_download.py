@@ -369,7 +369,7 @@ def test_redirects_are_followed_with_the_range(site: Site, work: Path) -> None:
 @pytest.mark.parametrize("location", ["file:///etc/passwd", "ftp://127.0.0.1/file", "http://[bad/"])
 def test_a_redirect_to_anywhere_else_is_refused(site: Site, work: Path, location: str) -> None:
     site.script = [Answer(status=302, location=location)]
-    with pytest.raises(HireError, match=r"not fetched after a redirect from http|no usable address"):
+    with pytest.raises(HireError, match=r"redirects to .*, which is not followed|no usable address"):
         quick(site, work)
     assert len(site.asked) == 1
     assert names(work) == set()
@@ -380,7 +380,7 @@ def test_a_redirect_from_https_to_http_is_refused(site: Site, work: Path, monkey
         return urllib3.HTTPResponse(b"", {"Location": site.url}, 302)
 
     monkeypatch.setattr(urllib3.PoolManager, "request", redirect)
-    with pytest.raises(HireError, match="not fetched after a redirect from https"):
+    with pytest.raises(HireError, match=r"redirects to http://.*, which is not followed"):
         fetch("https://127.0.0.1/file", work / "file")
     assert names(work) == set()
 

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
-from urllib.parse import urljoin
 
 from hire.errors import HireError
 from hire.files import atomic_directory, check_replaceable, explain_os_errors, sha256_of
 from hire.known import KnownDataset, dataset_named, differing, known_form
 from hire.progress import track
+from hire.sources.http import request
 
 if TYPE_CHECKING:
     import urllib3
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 1 << 16
 MAX_ARCHIVE_BYTES = 8 << 30
 MAX_BACKOFF_SECONDS = 60.0
-MAX_REDIRECTS = 10
 LOCAL_HEADER_BYTES = 30  # what comes before each member of a zip archive, its name not counted
 
 
@@ -150,7 +149,13 @@ def _download_rest(pool: urllib3.PoolManager, part: _Part, timeout_seconds: floa
     validator = part.validator()
     offset = 0 if validator is None else part.size()
     headers = {} if validator is None else {"Range": f"bytes={offset}-", "If-Range": validator}
-    with closing(_open(pool, part.url, headers, timeout_seconds)) as response:
+    options = {
+        "headers": headers,
+        "timeout": timeout_seconds,
+        "decode_content": False,
+        "enforce_content_length": False,  # compared with what has arrived, in words that a person understands
+    }
+    with closing(request(pool, "GET", part.url, **options)) as response:
         if response.status >= 500:
             raise _BrokenOffError(f"the server answered {response.status} {response.reason}")
         if response.status == 200:
@@ -186,35 +191,6 @@ def _download_rest(pool: urllib3.PoolManager, part: _Part, timeout_seconds: floa
 
 def _too_long(url: str, end: int) -> HireError:
     return HireError(f"is longer than the {end:,} bytes that it may have", file=url, remedy="try a mirror")
-
-
-def _open(
-    pool: urllib3.PoolManager, url: str, headers: dict[str, str], timeout_seconds: float
-) -> urllib3.BaseHTTPResponse:
-    """The answer to a GET, after redirects that never leave http(s) and never fall back from https to http."""
-    came_from = None
-    for _ in range(MAX_REDIRECTS + 1):
-        scheme = url.partition(":")[0].lower()
-        if scheme not in ("http", "https") or (scheme == "http" and came_from == "https"):
-            how = "" if came_from is None else f" after a redirect from {came_from}"
-            raise HireError(f"is not fetched{how}", file=url, remedy="give an address that begins with https://")
-        response = pool.request(
-            "GET",
-            url,
-            headers=headers,
-            timeout=timeout_seconds,
-            retries=False,
-            redirect=False,
-            preload_content=False,
-            decode_content=False,
-            enforce_content_length=False,  # compared with what has arrived, in words that a person understands
-        )
-        location = response.headers.get("Location")
-        if response.status not in (301, 302, 303, 307, 308) or location is None:
-            return response
-        response.close()
-        url, came_from = urljoin(url, location), scheme
-    raise HireError(f"more than {MAX_REDIRECTS} redirects", file=url, remedy="check the address, or try a mirror")
 
 
 def _validator(response: urllib3.BaseHTTPResponse) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode, urljoin
+from urllib.parse import urlencode
 
 from pyoxigraph import Literal, NamedNode, Quad
 
@@ -19,6 +19,7 @@ from hire.errors import HireError
 from hire.files import atomic_file, explain_os_errors
 from hire.progress import track
 from hire.sources.columns import TripleTable
+from hire.sources.http import request
 from hire.sources.rdf import LABEL, collapse, collect
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 DEFAULT_QUERY = f"SELECT ?s ?p ?o WHERE {{ ?s ?p ?o FILTER(isIRI(?o) || isBlank(?o) || ?p = <{LABEL}>) }}"
 MAX_PAGE_BYTES = 256 << 20
 MAX_WAIT_SECONDS = 60.0
-MAX_REDIRECTS = 10
 BLOCK_BYTES = 1 << 20
 
 Row = dict[str, dict[str, Any]]  # variable -> term, as in the SPARQL 1.1 JSON results
@@ -198,33 +198,13 @@ class _Client:
         )
 
     def _post(self, query: str) -> urllib3.BaseHTTPResponse:
-        """The answer, after redirects that never leave http(s) and never fall back from https to http."""
-        url, came_from = self.endpoint, None
-        for _ in range(MAX_REDIRECTS + 1):
-            scheme = url.partition(":")[0].lower()
-            if scheme not in ("http", "https") or (scheme == "http" and came_from == "https"):
-                how = "" if came_from is None else f", but redirects to {url}"
-                raise self._error(f"is no http(s) address{how}", "give an address that begins with https://")
-            response = self._pool.request(
-                "POST",
-                url,
-                body=urlencode({"query": query}),
-                headers={
-                    "Content-Type": "application/x-www-form-urlencoded",
-                    "Accept": "application/sparql-results+json",
-                    "Accept-Encoding": "gzip",
-                    "User-Agent": f"hire/{__version__}",
-                },
-                retries=False,
-                redirect=False,
-                preload_content=False,
-            )
-            location = response.headers.get("Location")
-            if response.status not in (301, 302, 303, 307, 308) or location is None:
-                return response
-            response.close()
-            url, came_from = urljoin(url, location), scheme
-        raise self._error(f"more than {MAX_REDIRECTS} redirects", "check the address")
+        headers = {
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Accept": "application/sparql-results+json",
+            "Accept-Encoding": "gzip",
+            "User-Agent": f"hire/{__version__}",
+        }
+        return request(self._pool, "POST", self.endpoint, body=urlencode({"query": query}), headers=headers)
 
     def _body(self, response: urllib3.BaseHTTPResponse) -> bytes:
         body = bytearray()
