@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hire.building import BuildSettings, build
 from hire.datasets import FewShotDataset
-from hire.episodes import EpisodeBatch, EpisodeSampler, Regime
+from hire.episodes import EpisodeBatch, EpisodeSampler, Regime, draw_distinct
 from hire.errors import HireError
 from hire.sources.columns import TripleTable
 from tests.conftest import random_triples
@@ -81,11 +81,7 @@ def test_few_triples_repeat_all_queries_before_any_twice_more() -> None:
 
 def test_every_choice_is_equally_likely() -> None:
     """Pairs of (reference, query) of a task with 6 triples: each of the 30 must come about equally often."""
-    sizes = {"a": 6, "b": 60, "c": 60, "background": 700}
-    dataset = dataset_of(random_triples(3, 40, sizes), more_than=5)
-    sampler = EpisodeSampler(dataset, shots=1, queries=1, batch_size=60_000)
-    sizes_of_tasks = np.full(60_000, 6)
-    drawn = sampler._draw_distinct(np.random.default_rng(0), sizes_of_tasks)
+    drawn = draw_distinct(np.random.default_rng(0), np.full(60_000, 6), shots=1, queries=1)
     counts = Counter(map(tuple, drawn.tolist()))
     assert len(counts) == 30
     assert max(abs(count - 2000) for count in counts.values()) < 5 * np.sqrt(2000)

@@ -36,20 +36,24 @@ class ContextSampler:
     def true(self, pairs: Any, relations: Any) -> Contexts:
         """The contexts of triplets given by (head, tail) pairs [..., 2], capped at `max_neighbors` a side.
 
-        The triplets' relations [...] take each triplet out of its own context: a background relation that serves as a
-        task is in the graph, and would tell the answer. None leaves every neighbour in.
+        The triplets' relations [...] take each triplet out of its own context: a background relation, or its inverse,
+        that serves as a task is in the graph, and would tell the answer. A relation of -1 takes out every link between
+        head and tail; None leaves all in.
         """
         graph, limit = self.graph, self.max_neighbors
         pairs = np.asarray(pairs)
         ends = pairs.reshape(-1)  # head, tail, head, tail ...
-        positions, owners = expand_rows(graph.offsets, ends, limit if relations is None else limit + 2)
+        every_link = relations is not None and bool((np.asarray(relations) < 0).any())
+        spare = 0 if relations is None else 2  # what may be taken out, at most, unless it is every link
+        positions, owners = expand_rows(graph.offsets, ends, None if every_link else limit + spare)
         found = graph.neighbors[positions]  # [tuples, 2]: relation, entity
         if relations is not None:
             own = np.repeat(np.broadcast_to(relations, pairs.shape[:-1]).reshape(-1), 2)[owners]
             partner = pairs[..., ::-1].reshape(-1)[owners]
             # A tail sees its triplet backwards; a loop is seen both ways from its one end.
-            away, back = found[:, 0] == own, found[:, 0] == own + len(graph.relations)
-            is_own = np.where(owners % 2 == HEAD, away, back) | ((partner == ends[owners]) & (away | back))
+            inverse = (own + len(graph.relations)) % (2 * len(graph.relations))
+            away, back = found[:, 0] == own, found[:, 0] == inverse
+            is_own = np.where(owners % 2 == HEAD, away, back) | ((partner == ends[owners]) & (away | back)) | (own < 0)
             kept = ~(is_own & (found[:, 1] == partner))
             found, owners = found[kept], owners[kept]
         counts = np.bincount(owners, minlength=len(ends))

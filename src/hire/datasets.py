@@ -73,9 +73,9 @@ class Facts:
         heads, relations = np.divmod(firsts[full] // count, self.relation_count)
         return heads, relations
 
-    def all_tails(self, heads: Any, relation: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """All known tails of some heads [n] and a relation: the index of the head, and the tail, of each."""
-        firsts = self.keys_of(heads, relation, 0)
+    def all_tails(self, heads: Any, relations: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All known tails of some heads [n] and relations: the index of the head, and the tail, of each."""
+        firsts = self.keys_of(heads, relations, 0)
         starts = np.searchsorted(self.keys, firsts)
         lengths = np.searchsorted(self.keys, firsts + self.entity_count) - starts
         rows = np.repeat(np.arange(len(firsts)), lengths)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hire.datasets import FewShotDataset
 from hire.errors import HireError
-from hire.graph import row_offsets
+from hire.graph import KnowledgeGraph, row_offsets
 from hire.randomness import random_stream
 from hire.vocabulary import IntArray
 
@@ -71,7 +71,7 @@ class EpisodeSampler:
         train = self.dataset.split("train", self.shots)
         pairs = {task.relation: task.pairs for task in train}
         if self.regime == "in-train":
-            pairs |= self._background_pairs()
+            pairs |= background_pairs(self.dataset.graph)
         pairs = self._with_negatives(pairs)
         pairs = {relation: of_task for relation, of_task in pairs.items() if len(of_task) > self.shots}
         if not pairs:
@@ -87,15 +87,6 @@ class EpisodeSampler:
         self._pools = _Pools(self.dataset, pairs, {task.relation: task.candidates for task in train})
         self._facts = self.dataset.facts.of_relations(self.relations)
 
-    def _background_pairs(self) -> dict[int, IntArray]:
-        graph = self.dataset.graph
-        order = np.argsort(graph.triples[:, 1], kind="stable")
-        offsets = row_offsets(graph.triples[:, 1], len(graph.relations))
-        return {
-            int(relation): graph.triples[order[offsets[relation] : offsets[relation + 1]]][:, [0, 2]]
-            for relation in graph.background_relations
-        }
-
     def _with_negatives(self, pairs: dict[int, IntArray]) -> dict[int, IntArray]:
         """The pairs whose head has at least one entity that is not a true tail."""
         heads, relations = self.dataset.facts.saturated_heads()
@@ -108,7 +99,7 @@ class EpisodeSampler:
         """The batch of a step; the same seed and step give the same batch."""
         generator = random_stream(self.seed, "episodes", step)
         tasks = generator.integers(0, len(self.relations), self.batch_size)
-        chosen = self._draw_distinct(generator, self._sizes[tasks])  # [batch, shots + queries]
+        chosen = draw_distinct(generator, self._sizes[tasks], self.shots, self.queries)  # [batch, shots + queries]
         pairs = self._pairs[self._offsets[tasks][:, None] + chosen]
         negatives = self._draw_negatives(generator, tasks, pairs[..., 0])
         relations, *parts = map(
@@ -138,26 +129,6 @@ class EpisodeSampler:
                 for future in ahead:
                     future.cancel()
 
-    def _draw_distinct(self, generator: np.random.Generator, sizes: NDArray[Any]) -> NDArray[np.int64]:
-        """Distinct numbers below each size, [batch, shots + queries]; the queries repeat where a size is too small."""
-        count = self.shots + self.queries
-        chosen = np.empty((len(sizes), count), np.int64)
-        taken = np.empty((len(sizes), 0), np.int64)  # what is chosen already, sorted
-        uniform = generator.random((len(sizes), count))
-        for i in range(count):
-            left = sizes - i
-            number = (uniform[:, i] * np.maximum(left, 1)).astype(np.int64)
-            for column in range(i):  # skip what is taken: the number counts only what is left
-                number += number >= taken[:, column]
-            # Where nothing is left, the queries begin again from the first one.
-            again = self.shots + (i - self.shots) % np.maximum(sizes - self.shots, 1)
-            exhausted = left <= 0
-            if exhausted.any():
-                number[exhausted] = chosen[exhausted, again[exhausted]]
-            chosen[:, i] = number
-            taken = np.sort(chosen[:, : i + 1], axis=1)
-        return chosen
-
     def _draw_negatives(
         self, generator: np.random.Generator, tasks: NDArray[np.int64], heads: NDArray[np.int64]
     ) -> NDArray[np.int64]:
@@ -184,6 +155,36 @@ class EpisodeSampler:
         if not len(false):
             false = np.setdiff1d(np.arange(len(self.dataset.graph.entities)), true)
         return int(generator.choice(false))
+
+
+def background_pairs(graph: KnowledgeGraph) -> dict[int, IntArray]:
+    """The pairs [n, 2] of each relation of a graph, in file order."""
+    order = np.argsort(graph.triples[:, 1], kind="stable")
+    offsets = row_offsets(graph.triples[:, 1], len(graph.relations))
+    return {
+        int(relation): graph.triples[order[offsets[relation] : offsets[relation + 1]]][:, [0, 2]]
+        for relation in graph.background_relations
+    }
+
+
+def draw_distinct(generator: np.random.Generator, sizes: NDArray[Any], shots: int, queries: int) -> NDArray[np.int64]:
+    """Distinct numbers below each size, [sizes, shots + queries]; the queries repeat where a size is too small."""
+    count = shots + queries
+    chosen = np.empty((len(sizes), count), np.int64)
+    taken = np.empty((len(sizes), 0), np.int64)  # what is chosen already, sorted
+    uniform = generator.random((len(sizes), count))
+    for i in range(count):
+        left = sizes - i
+        number = (uniform[:, i] * np.maximum(left, 1)).astype(np.int64)
+        for column in range(i):  # skip what is taken: the number counts only what is left
+            number += number >= taken[:, column]
+        # Where nothing is left, the queries begin again from the first one.
+        exhausted = np.flatnonzero(left <= 0)
+        again = shots + (i - shots) % (sizes[exhausted] - shots)
+        number[exhausted] = chosen[exhausted, again]
+        chosen[:, i] = number
+        taken = np.sort(chosen[:, : i + 1], axis=1)
+    return chosen
 
 
 class _Pools:

@@ -28,7 +28,8 @@ class _MeanAttention(torch.autograd.Function):
         scores = queries @ keys.transpose(-1, -2)  # [contexts, tuples, tuples]
         scores.masked_fill_(~mask[:, None], -torch.inf)
         attention = torch.softmax(scores, dim=-1)
-        rows = mask / mask.sum(-1, keepdim=True)  # [contexts, tuples]: real queries count evenly, padding not at all
+        real = mask.to(scores.dtype)
+        rows = real / real.sum(-1, keepdim=True)  # [contexts, tuples]: real queries count evenly, padding not at all
         ctx.save_for_backward(queries, keys, attention, rows)
         return (rows[:, None] @ attention)[:, 0]
 
@@ -94,7 +95,7 @@ class ContextEncoder(nn.Module):
         mask = mask[chosen]
         longest = int(mask.sum(dim=1).max())
         if longest == 0:  # no neighbours at all: nothing to say
-            return torch.zeros(len(chosen), 2 * self.dimension)
+            return entities.new_zeros(len(chosen), 2 * self.dimension)
         width = min(mask.shape[1], -(-longest // LENGTH_STEP) * LENGTH_STEP)
         front = torch.argsort(mask.to(torch.int8), dim=1, descending=True, stable=True)[:, :width]
         mask = mask.gather(1, front)

@@ -1,32 +1,79 @@
-"""Entity level: translation from projected heads to projected tails around a meta relation (Eq. 9-12).
+"""Entity level: translation from projected heads to projected tails around a meta relation (Eq. 9-11).
 
 Every decoder scores by ||h_perp + R - t_perp||, where an entity is moved along one direction v of the relation:
 e_perp = e + a(e) v. MTransE has no v; MTransH has a(e) = -(v . e) with a unit vector v, the normal of a hyperplane;
-MTransD has a(e) = e_p . e with a projection vector e_p of the entity itself and v = r_p, that of the relation.
+MTransD has a(e) = e_p . e with a projection vector e_p of the entity itself, and v = r_p, that of the relation.
 """
 
 from __future__ import annotations
 
+from typing import Literal, NamedTuple
+
 import torch
 from torch import Tensor
 
+Decoder = Literal["mtransd", "mtransh", "mtranse"]
+
+
+class Vectors(NamedTuple):
+    """Entities as the decoder sees them."""
+
+    embeddings: Tensor  # [..., n, dim]
+    projections: Tensor  # [..., n, dim]: e_p of MTransD
+
+
+class Relation(NamedTuple):
+    """What is known of a relation; every part may be refined on the references (Eq. 13-16)."""
+
+    translation: Tensor  # [..., dim]: R
+    direction: Tensor  # [..., dim]: r_p of MTransD, the normal of MTransH
+    head_shift: Tensor  # [..., dim]: what the task adds to the projection vector of every head
+    tail_shift: Tensor  # [..., dim]: and of every tail
+
+
+def translated(decoder: Decoder, relation: Relation, heads: Vectors) -> Tensor:
+    """h_perp + R, [..., n, dim] (Eq. 9)."""
+    moved = heads.embeddings + relation.translation.unsqueeze(-2)
+    if decoder == "mtranse":
+        return moved
+    direction = relation.direction.unsqueeze(-2)
+    if decoder == "mtransh":
+        direction = normal(direction)
+        return moved - (direction * heads.embeddings).sum(-1, keepdim=True) * direction
+    projections = heads.projections + relation.head_shift.unsqueeze(-2)
+    return moved + (projections * heads.embeddings).sum(-1, keepdim=True) * direction
+
+
+def distances(decoder: Decoder, relation: Relation, moved: Tensor, tails: Vectors) -> Tensor:
+    """||h_perp + R - t_perp|| of every translated head [..., n, dim] with every tail: [..., n, tails] (Eq. 10-11)."""
+    if decoder == "mtranse":
+        return distance(squared_distances(moved, tails.embeddings))
+    direction = relation.direction.unsqueeze(-2)
+    if decoder == "mtransh":
+        direction = normal(direction)
+        along = -(direction @ tails.embeddings.transpose(-1, -2))
+    else:
+        projections = tails.projections + relation.tail_shift.unsqueeze(-2)
+        along = (projections * tails.embeddings).sum(-1).unsqueeze(-2)
+    return distance(squared_distances(moved, tails.embeddings, direction, along))
+
 
 def squared_distances(
-    translated: Tensor, entities: Tensor, direction: Tensor | None = None, along: Tensor | None = None
+    moved: Tensor, entities: Tensor, direction: Tensor | None = None, along: Tensor | None = None
 ) -> Tensor:
     """||u - (c + a v)||^2 of every u with every c of its group, without making their difference.
 
-    translated u [..., queries, dim], entities c [..., candidates, dim], direction v [..., 1 or queries, dim],
+    moved u [..., queries, dim], entities c [..., candidates, dim], direction v [..., 1 or queries, dim],
     along a [..., 1 or queries, candidates]; the result is [..., queries, candidates].
     """
-    squares = translated.square().sum(-1, keepdim=True) + entities.square().sum(-1).unsqueeze(-2)
-    distances = squares - 2 * translated @ entities.transpose(-1, -2)
+    squares = moved.square().sum(-1, keepdim=True) + entities.square().sum(-1).unsqueeze(-2)
+    found = squares - 2 * moved @ entities.transpose(-1, -2)
     if direction is not None and along is not None:
         with_entities = direction @ entities.transpose(-1, -2)  # v . c
-        with_translated = (direction * translated).sum(-1, keepdim=True)  # v . u
+        with_moved = (direction * moved).sum(-1, keepdim=True)  # v . u
         length = direction.square().sum(-1, keepdim=True)  # |v|^2
-        distances = distances + along * (2 * (with_entities - with_translated) + along * length)
-    return distances
+        found = found + along * (2 * (with_entities - with_moved) + along * length)
+    return found
 
 
 def distance(squared: Tensor) -> Tensor:

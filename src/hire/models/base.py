@@ -5,9 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from hire.vocabulary import IntArray
+
+
+def as_tensor(numbers: IntArray) -> Tensor:
+    """Numbers of entities as a tensor of its own: what is mapped from a file cannot be shared."""
+    return torch.from_numpy(np.array(numbers, np.int64))
 
 
 class FewShotModel(ABC):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from hire.graph import KnowledgeGraph
-from hire.models.base import FewShotModel
+from hire.models.base import FewShotModel, as_tensor
 from hire.vocabulary import IntArray
 
 
@@ -24,4 +24,4 @@ class Popularity(FewShotModel):
 
     def score(self, relation: None, heads: IntArray, tails: IntArray) -> Tensor:
         """The degree of each tail, for every head."""
-        return self.degrees[torch.from_numpy(tails)].repeat(len(heads), 1)
+        return self.degrees[as_tensor(tails)].repeat(len(heads), 1)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from hire.levels.entity import squared_distances
-from hire.models.base import FewShotModel
+from hire.models.base import FewShotModel, as_tensor
 from hire.vocabulary import IntArray
 
 
@@ -20,10 +19,10 @@ class MeanTranslation(FewShotModel):
 
     def adapt(self, references: IntArray, candidates: IntArray | None = None) -> Tensor:
         """The mean translation, [dim]."""
-        heads, tails = (self.entities[torch.from_numpy(column)] for column in references.T)
+        heads, tails = (self.entities[as_tensor(column)] for column in references.T)
         return (tails - heads).mean(dim=0)
 
     def score(self, relation: Tensor, heads: IntArray, tails: IntArray) -> Tensor:
         """Minus the squared distance from the translated head."""
-        translated = self.entities[torch.from_numpy(heads)] + relation
-        return -squared_distances(translated, self.entities[torch.from_numpy(tails)])
+        translated = self.entities[as_tensor(heads)] + relation
+        return -squared_distances(translated, self.entities[as_tensor(tails)])

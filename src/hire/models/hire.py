@@ -1,0 +1,155 @@
+"""HiRe: a relation from its references by three levels, context, triplet and entity, refined by MAML."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hire.adaptation import refine
+from hire.levels.context import ContextEncoder
+from hire.levels.entity import Decoder, Relation, Vectors, distances, translated
+from hire.levels.triplet import LstmLearner, MeanLearner, SetLearner
+from hire.models.base import FewShotModel, as_tensor
+from hire.randomness import random_stream
+from hire.vocabulary import IntArray
+
+Loss = Literal["softmax", "margin"]
+
+
+@dataclass(frozen=True)
+class HireSettings:
+    """The architecture, and how its losses are computed."""
+
+    dimension: int = 100
+    learner: Literal["set", "mean", "lstm"] = "set"  # MRL, and its ablations AVG and LSTM
+    decoder: Decoder = "mtransd"
+    loss: Loss = "softmax"
+    margin: float = 1.0  # gamma of Eq. 12 and 20, for the margin loss
+    temperature: float = 8.0  # what distances are multiplied with before the softmax; learned from here
+    residual: bool = True  # add the gated mean of t - h to the meta relation
+    drop_path: float = 0.2
+    inner_steps: int = 1  # of MAML; 0 leaves it out
+    inner_rate: float = 0.1  # l_r of Eq. 13; learned for each dimension from here with the softmax loss
+    inner_negatives: int = 512  # drawn from the candidates when a relation is learned after training
+    second_order: bool = True
+    context_weight: float = 0.05  # lambda of Eq. 21; 0 leaves the context level out
+    context_temperature: float = 0.1  # tau of Eq. 5
+    false_contexts: int = 1  # N of Eq. 5
+
+
+class HireNetwork(nn.Module):
+    """All of HiRe but its tables of entities: the levels, the learned starting points, and the inner step."""
+
+    def __init__(self, settings: HireSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        dimension = settings.dimension
+        outputs = 4 * dimension  # R, and what it adds to r_p and to the projections of heads and tails
+        if settings.learner == "set":
+            self.learner: nn.Module = SetLearner(dimension, outputs, drop_path=settings.drop_path)
+        elif settings.learner == "mean":
+            self.learner = MeanLearner(dimension, outputs)
+        else:
+            self.learner = LstmLearner(dimension, outputs)
+        self.gate = nn.Linear(2 * dimension, dimension)
+        nn.init.zeros_(self.gate.weight)
+        nn.init.constant_(self.gate.bias, 2.0)
+        self.direction = nn.Parameter(0.1 * torch.randn(dimension))  # where r_p of an unseen relation starts
+        self.log_temperature = nn.Parameter(torch.tensor(math.log(settings.temperature)))
+        rates = torch.tensor([1.0, 1.0, 0.1, 0.1])[:, None].repeat(1, dimension) * settings.inner_rate
+        self.log_rates = nn.Parameter(rates.log(), requires_grad=settings.loss == "softmax")
+        self.context = ContextEncoder(dimension) if settings.context_weight else None
+
+    def meta_relation(self, heads: Tensor, tails: Tensor) -> Relation:
+        """The relation [tasks, dim] of references [tasks, shots, dim], before it is refined (Eq. 6-8)."""
+        meta = self.learner(heads, tails)
+        translation, *shifts = meta.chunk(4, dim=-1)
+        if self.settings.residual:
+            gate = torch.sigmoid(self.gate(torch.cat([heads, tails], dim=-1)))
+            translation = translation + (gate * (tails - heads)).mean(dim=-2)
+        return Relation(translation, self.direction + shifts[0], *shifts[1:])
+
+    def losses(
+        self, relation: Relation, heads: Vectors, tails: Vectors, negatives: Vectors, false: Tensor, correction: Tensor
+    ) -> Tensor:
+        """The loss of each pair of some tasks, [tasks, pairs].
+
+        heads and tails are [tasks, pairs, dim], negatives [tasks, n, dim], false [tasks, pairs, n] tells where a
+        negative is none of the true tails, correction [tasks] how many candidates (as a logarithm) one stands for.
+        """
+        moved = translated(self.settings.decoder, relation, heads)
+        negative = distances(self.settings.decoder, relation, moved, negatives)  # [tasks, pairs, n]
+        positive = self._own_distances(relation, moved, tails)  # [tasks, pairs]
+        if self.settings.loss == "margin":  # (Eq. 12, 20)
+            hinge = F.relu(positive[..., None] + self.settings.margin - negative) * false
+            return hinge.sum(-1) / false.sum(-1).clamp_min(1)
+        temperature = self.log_temperature.exp()
+        logits = (correction[:, None, None] - temperature * negative).masked_fill(~false, -torch.inf)
+        return F.softplus(torch.logsumexp(logits, dim=-1) + temperature * positive)
+
+    def _own_distances(self, relation: Relation, moved: Tensor, tails: Vectors) -> Tensor:
+        """The distance of each translated head to its own tail: groups of one."""
+        parts = Relation(*(part[..., None, :].expand(*moved.shape[:-1], -1) for part in relation))
+        own = Vectors(tails.embeddings[..., None, :], tails.projections[..., None, :])
+        return distances(self.settings.decoder, parts, moved[..., None, :], own)[..., 0, 0]
+
+    def adapt(self, heads: Vectors, tails: Vectors, negatives: Vectors, false: Tensor, correction: Tensor) -> Relation:
+        """The relations of some tasks' references, refined on them."""
+        relation = self.meta_relation(heads.embeddings, tails.embeddings)
+        scale = 1.0 if self.settings.loss == "margin" else 1 / self.log_temperature.exp()
+
+        def loss(at: Relation) -> Tensor:  # L(S_r); a mean over the references, so that K does not change the step
+            return self.losses(at, heads, tails, negatives, false, correction).mean(dim=-1) * scale
+
+        return refine(
+            relation,
+            loss,
+            Relation(*self.log_rates.exp()),
+            steps=self.settings.inner_steps,
+            second_order=self.settings.second_order and self.training,
+        )
+
+
+class Hire(FewShotModel):
+    """A trained HiRe: its network and its tables."""
+
+    name = "hire"
+
+    def __init__(self, network: HireNetwork, entities: Tensor, projections: Tensor, seed: int = 0) -> None:
+        self.network = network
+        self.entities = entities  # [entities, dim]
+        self.projections = projections  # [entities, dim]
+        self.seed = seed
+
+    def _vectors(self, entities: IntArray) -> Vectors:
+        numbers = as_tensor(entities)
+        return Vectors(self.entities[numbers], self.projections[numbers])
+
+    @torch.no_grad()
+    def adapt(self, references: IntArray, candidates: IntArray | None = None) -> Relation:
+        """Learn a relation from references [shots, 2]: meta relation, then MAML against some of the candidates."""
+        self.network.eval()
+        pool = np.arange(len(self.entities)) if candidates is None else np.asarray(candidates)
+        others = np.setdiff1d(pool, references[:, 1])
+        if not len(others):
+            others = pool
+        count = min(self.network.settings.inner_negatives, len(others))
+        drawn = random_stream(self.seed, "adaptation").choice(others, count, replace=False)
+        heads, tails = (self._vectors(column[None]) for column in references.T)
+        false = torch.ones(1, len(references), count, dtype=torch.bool)
+        correction = torch.tensor([math.log(max(1.0, len(pool) / count))])
+        relation = self.network.adapt(heads, tails, self._vectors(drawn[None]), false, correction)
+        return Relation(*(part[0].detach() for part in relation))
+
+    @torch.no_grad()
+    def score(self, relation: Relation, heads: IntArray, tails: IntArray) -> Tensor:
+        """Minus the distance, [heads, tails]."""
+        decoder = self.network.settings.decoder
+        moved = translated(decoder, relation, self._vectors(heads))
+        return -distances(decoder, relation, moved, self._vectors(tails))
