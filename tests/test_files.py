@@ -67,6 +67,25 @@ def test_an_interruption_while_replacing_keeps_the_old(
     assert names_in(tmp_path) == ["made"] and names_in(target) == ["old"]
 
 
+def test_an_old_directory_that_cannot_go_back_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "made"
+    target.mkdir()
+    (target / "old").write_text("precious")
+    rename = Path.rename
+    monkeypatch.setattr(Path, "rename", lambda self, other: fail() if other == target else rename(self, other))
+
+    def fail() -> None:
+        raise OSError("the disk is gone")
+
+    def replace() -> None:
+        with atomic_directory(target, overwrite=True, ours=["old"]):
+            pass
+
+    with pytest.raises(HireError, match="the disk is gone"):
+        replace()
+    assert [path.read_text() for path in tmp_path.rglob("old/old")] == ["precious"]
+
+
 def test_permissions_are_those_of_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:

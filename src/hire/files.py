@@ -42,7 +42,8 @@ def atomic_directory(target: Path, *, overwrite: bool = False, ours: Collection[
                     _flush_to_disk(path)
             _replace_directory(partial, target, parent / "old")
     finally:
-        shutil.rmtree(parent, ignore_errors=True)
+        if target.exists() or not (parent / "old").exists():  # the old directory's last place is never deleted
+            shutil.rmtree(parent, ignore_errors=True)
 
 
 def check_replaceable(target: Path, overwrite: bool, ours: Collection[str]) -> None:
