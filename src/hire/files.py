@@ -106,10 +106,18 @@ def explain_os_errors(path: Path | str) -> Iterator[None]:
             errno.EFBIG: "raise the limit on file sizes (ulimit -f), or choose another disk",
             errno.ENOENT: "check the spelling and the working directory",
             errno.EACCES: "check the permissions",
+            errno.EEXIST: "a file stands where a directory is needed: choose another place",
+            errno.ENOTDIR: "a file stands where a directory is needed: choose another place",
+            errno.EBUSY: "choose a place that is not in use, such as a folder within it",
             errno.EROFS: "choose a place that can be written to",
         }
         reason = (error.strerror or str(error)).lower()
         raise HireError(reason, file=path, remedy=remedies.get(error.errno or 0)) from error
+
+
+def printable(name: str) -> str:
+    """A file's name that can be written as UTF-8, whatever bytes the file system has for it."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def compression_of(path: Path) -> str | None:

@@ -25,7 +25,7 @@ from hire import known
 from hire.building import make_types, types_from_names
 from hire.datasets import SPLITS, FewShotDataset, first_occurrences
 from hire.errors import HireError, Problem
-from hire.files import explain_os_errors, sha256_of
+from hire.files import explain_os_errors, printable, sha256_of
 from hire.graph import KnowledgeGraph, Types
 from hire.progress import track
 from hire.sources.tables import FORBIDDEN, TableFormat, read_triples
@@ -146,7 +146,7 @@ class _LayoutReader:
         number = {name: i for i, name in enumerate([*background, *all_tasks])}
         graph = KnowledgeGraph.of(entities, relations, triples, types=_types(entities))
         return FewShotDataset.of(
-            self.directory.resolve().name,
+            printable(self.directory.resolve().name),
             graph,
             {split: {number[name]: pairs for name, pairs in tasks[split].items()} for split in SPLITS},
             {number[name]: members for name, members in candidates.items()},

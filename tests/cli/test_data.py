@@ -134,6 +134,15 @@ def test_bad_input_ends_with_code_2_and_leaves_nothing(
     assert {path.name for path in tmp_path.iterdir()} <= {"graph.tsv"}
 
 
+def test_names_of_files_may_be_any_bytes(run: Run, tmp_path: Path) -> None:
+    source = os.fsdecode(os.fsencode(tmp_path) + b"/gr\xffph.tsv")
+    Path(source).write_text(tsv(random_triples()))
+    made = os.fsdecode(os.fsencode(tmp_path) + b"/m\xffde")
+    assert run("data", "build", source, "-o", made, "--json").exit_code == 0
+    assert run("data", "stats", made).exit_code == 0
+    assert FewShotDataset.open(Path(made)).name == "m\ufffdde"
+
+
 def test_strict_takes_what_would_be_mended_for_an_error(run: Run, tmp_path: Path) -> None:
     triples = random_triples()
     (tmp_path / "graph.tsv").write_bytes(b"\xef\xbb\xbf" + tsv([*triples, triples[0]]).replace("\n", "\r\n").encode())
@@ -158,6 +167,12 @@ def test_strict_takes_what_would_be_mended_for_an_error(run: Run, tmp_path: Path
         ("data", "sample", "umls-one", "--shots", "99"),
         ("data", "sample", "umls-one", "--shots", "0"),
         ("data", "sample", "umls-one", "--episodes", "0"),
+        ("data", "sample", "umls-one", "--episodes", "99999999999"),
+        ("data", "sample", "umls-one", "--seed", "-1"),
+        ("data", "build", "x.tsv", "-o", "out", "--seed", "-1"),
+        ("data", "build", "x.tsv", "-o", "out", "--page-size", "0"),
+        ("data", "build", "x.tsv", "-o", "file/out"),
+        ("data", "build", "x.tsv", "-o", ".", "--overwrite"),
         ("data", "build", "x.tsv", "-o", "out", "--split", "1:2"),
         ("data", "build", "x.tsv", "-o", "out", "--columns", "a,b"),
         ("data", "build", "x.parquet", "-o", "out"),

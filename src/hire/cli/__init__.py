@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -38,6 +39,9 @@ hire.add_command(demo)
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line: bad input is told in a few lines and ends with exit code 2, never with a traceback."""
     signal.signal(signal.SIGTERM, _interrupt)
+    for stream in (sys.stdout, sys.stderr):  # whatever a name contains and whatever the terminal can show
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         hire.main(arguments, prog_name="hire", standalone_mode=False)
     except HireError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from hire.datasets import FewShotDataset
 
 MOST_RELATIONS_SHOWN = 40
+NATURAL, POSITIVE = click.IntRange(0), click.IntRange(1)
+
+option = partial(click.option, show_default=True)
 
 
 @click.group()
@@ -151,23 +155,40 @@ def _columns_option(_context: click.Context, _parameter: click.Parameter, value:
 @click.option("--labels", type=click.Path(path_type=Path), help="A table of entities and labels.")
 @click.option("--types", type=click.Path(path_type=Path), help="A table of entities and types.")
 @click.option("--type-pattern", help="How a name tells its type, such as 'concept:{type}:{name}'.")
-@click.option("--language", default="en", show_default=True, help="Language of the RDF labels to keep.")
+@option("--language", default="en", help="Language of the RDF labels to keep.")
 @click.option("--query", help="SPARQL SELECT of ?s ?p ?o, in place of all triples.")
-@click.option("--page-size", default=10_000, show_default=True, help="Rows to ask of a SPARQL endpoint at once.")
-@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait for a SPARQL endpoint.")
-@click.option("--retries", default=5, show_default=True, help="Tries in vain before a SPARQL endpoint is given up.")
-@click.option("--more-than", default=50, show_default=True, help="A task has more triples than this.")
-@click.option("--fewer-than", default=500, show_default=True, help="A task has fewer triples than this.")
-@click.option("--split", default="51:5:11", show_default=True, callback=_split_option, help="Tasks for train:dev:test.")
 @click.option(
+    "--page-size",
+    type=click.IntRange(1),
+    default=10_000,
+    show_default=True,
+    help="Rows to ask of a SPARQL endpoint at once.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Seconds to wait for a SPARQL endpoint.",
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(0),
+    default=5,
+    show_default=True,
+    help="Tries in vain before a SPARQL endpoint is given up.",
+)
+@click.option("--more-than", type=POSITIVE, default=50, show_default=True, help="A task has more triples than this.")
+@click.option("--fewer-than", type=POSITIVE, default=500, show_default=True, help="A task has fewer triples than this.")
+@option("--split", default="51:5:11", callback=_split_option, help="Tasks for train:dev:test.")
+@option(
     "--candidates",
     type=click.Choice(["auto", "type", "range", "all"]),
     default="auto",
-    show_default=True,
     help="Possible tails: by the types of the relation's tails, its tails themselves, or all entities. "
     "auto: by type where types are known, otherwise all.",
 )
-@click.option("--seed", default=0, show_default=True, help="Seed of the split.")
+@option("--seed", type=NATURAL, default=0, help="Seed of the split.")
 @click.option("--strict", is_flag=True, help="Take duplicates, byte order marks and CRLF for errors.")
 @json_option
 def build(sources: tuple[str, ...], output: Path, overwrite: bool, strict: bool, as_json: bool, **options: Any) -> None:
@@ -188,7 +209,7 @@ def build(sources: tuple[str, ...], output: Path, overwrite: bool, strict: bool,
     from hire.building import build as build_dataset
     from hire.datasets import MANIFEST
     from hire.errors import HireError
-    from hire.files import check_replaceable
+    from hire.files import check_replaceable, printable
     from hire.sources.columns import TripleTable
     from hire.sources.reading import SourceOptions, read_names, read_sources
 
@@ -210,7 +231,7 @@ def build(sources: tuple[str, ...], output: Path, overwrite: bool, strict: bool,
     if options["types"]:
         tables.append(TripleTable(str(options["types"]), types=read_names(options["types"])))
     settings = BuildSettings(
-        output.resolve().name,
+        printable(output.resolve().name),
         more_than=options["more_than"],
         fewer_than=options["fewer_than"],
         split=options["split"],
@@ -291,10 +312,10 @@ def export(dataset: str, output: Path, overwrite: bool) -> None:
 
 @data.command()
 @click.argument("dataset")
-@click.option("--shots", default=3, show_default=True, help="References of each episode.")
-@click.option("--episodes", default=3, show_default=True, help="How many to draw.")
-@click.option("--regime", type=click.Choice(["tasks", "in-train"]), default="tasks", show_default=True)
-@click.option("--seed", default=0, show_default=True)
+@option("--shots", type=POSITIVE, default=3, help="References of each episode.")
+@option("--episodes", type=click.IntRange(1, 1000), default=3, help="How many to draw.")
+@option("--regime", type=click.Choice(["tasks", "in-train"]), default="tasks")
+@option("--seed", type=NATURAL, default=0)
 @click.option("--picture", type=click.Path(path_type=Path), help="Draw the context as an SVG picture, too.")
 @json_option
 def sample(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hire.errors import Problem
+from hire.files import printable
 
 ROWS_PER_CHUNK = 1 << 17
 
@@ -69,4 +70,4 @@ class TripleTable:
     @property
     def short_name(self) -> str:
         """The source without the folders it lies in: the same on every machine."""
-        return self.source if "://" in self.source else PurePath(self.source).name
+        return self.source if "://" in self.source else printable(PurePath(self.source).name)
