@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner, Result
 
 from hire.catalog import open_dataset
 from hire.datasets import FewShotDataset
+
+torch.set_num_threads(1)  # the tests' tensors are small
 
 ROOT = Path(__file__).parent.parent
 NELL_ONE_PLACES = (ROOT / "data" / "nell-one", ROOT.parent / "shared" / "data" / "nell-one")

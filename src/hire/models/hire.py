@@ -20,6 +20,7 @@ from hire.randomness import random_stream
 from hire.vocabulary import IntArray
 
 Loss = Literal["softmax", "margin"]
+NEVER = -1e4  # a logit; unlike minus infinity it has a gradient, zero, even where no negative is false
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class HireNetwork(nn.Module):
             hinge = F.relu(positive[..., None] + self.settings.margin - negative) * false
             return hinge.sum(-1) / false.sum(-1).clamp_min(1)
         temperature = self.log_temperature.exp()
-        logits = (correction[:, None, None] - temperature * negative).masked_fill(~false, -torch.inf)
+        logits = (correction[:, None, None] - temperature * negative).masked_fill(~false, NEVER)
         return F.softplus(torch.logsumexp(logits, dim=-1) + temperature * positive)
 
     def _own_distances(self, relation: Relation, moved: Tensor, tails: Vectors) -> Tensor:

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import torch
+
+from hire.optimizers import RowTable
+
+
+def test_only_the_rows_in_use_move() -> None:
+    torch.manual_seed(0)
+    table = RowTable(torch.randn(6, 3))
+    before = table.weights.clone()
+    table.update(torch.tensor([1, 4]), torch.ones(2, 3), rate=0.1)
+    moved = (table.weights != before).any(dim=1)
+    assert moved.tolist() == [False, True, False, False, True, False]
+    assert (table.weights[1] < before[1]).all()
+
+
+def test_it_minimises() -> None:
+    torch.manual_seed(0)
+    table = RowTable(torch.randn(4, 3))
+    target = torch.randn(4, 3)
+    numbers = torch.tensor([0, 2, 3])
+    for _ in range(400):
+        rows = table.rows(numbers)
+        (gradient,) = torch.autograd.grad((rows - target[numbers]).square().sum(), rows)
+        table.update(numbers, gradient, rate=0.01)
+    assert torch.allclose(table.weights[numbers], target[numbers], atol=0.05)
+
+
+def test_it_goes_on_from_a_state_bit_for_bit() -> None:
+    def run(table: RowTable, steps: range) -> None:
+        for step in steps:
+            generator = torch.Generator().manual_seed(step)
+            numbers = torch.randperm(5, generator=generator)[:3]
+            table.update(numbers, torch.randn(3, 2, generator=generator), rate=0.1)
+
+    torch.manual_seed(0)
+    start = torch.randn(5, 2)
+    whole, first, second = RowTable(start.clone()), RowTable(start.clone()), RowTable(torch.zeros(5, 2))
+    run(whole, range(10))
+    run(first, range(4))
+    second.load(first.state())
+    run(second, range(4, 10))
+    assert torch.equal(second.weights, whole.weights)
