@@ -66,13 +66,18 @@ class HireTrainer:
         trained = [parameter for parameter in self.network.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.Adam(trained, lr=training.network_rate)
         self.step = 0
+        self.losses: list[float] = []  # since they were last looked at
 
     def model(self) -> Hire:
         """The model as it is now."""
         return Hire(self.network, self.entities.weights, self.projections.weights, self.training.seed)
 
-    def train_step(self) -> dict[str, float]:
-        """One step; returns its losses."""
+    def tables(self) -> dict[str, RowTable]:
+        """The tables by name, for checkpoints."""
+        return {"entities": self.entities, "projections": self.projections, "relations": self.relations}
+
+    def train_step(self) -> float:
+        """One step; returns its loss."""
         settings = self.training
         torch.manual_seed(settings.seed * 1_000_003 + self.step)  # drop path; a step depends on its number alone
         generator = random_stream(settings.seed, "training", self.step)
@@ -88,7 +93,8 @@ class HireTrainer:
         loss, parts = self._losses(batch, generator)
         self._update(loss, parts)
         self.step += 1
-        return {"loss": loss.item()}
+        self.losses.append(loss.item())
+        return self.losses[-1]
 
     def _losses(self, batch: MetaBatch, generator: np.random.Generator) -> tuple[Tensor, _Rows]:
         """The objective L(Q) + lambda L_c (Eq. 21), and the rows of the tables that it was computed from."""

@@ -13,6 +13,7 @@ import click
 from hire import __version__, progress
 from hire.cli.data import data
 from hire.cli.demo import demo
+from hire.cli.train import evaluate, train
 from hire.errors import HireError
 
 EXIT_BAD_INPUT = 2
@@ -34,6 +35,8 @@ def hire() -> None:
 
 hire.add_command(data)
 hire.add_command(demo)
+hire.add_command(train)
+hire.add_command(evaluate)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hire.cli.output import bar, json_option, print_json, print_table
+from hire.cli.output import NATURAL, POSITIVE, bar, json_option, option, print_json, print_table
 
 if TYPE_CHECKING:
     from hire.building import BuildReport
     from hire.datasets import FewShotDataset
 
 MOST_RELATIONS_SHOWN = 40
-NATURAL, POSITIVE = click.IntRange(0), click.IntRange(1)
-
-option = partial(click.option, show_default=True)
 
 
 @click.group()

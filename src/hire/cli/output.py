@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,9 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
+NATURAL, POSITIVE = click.IntRange(0), click.IntRange(1)
+
+option = partial(click.option, show_default=True)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
@@ -34,12 +38,13 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
     from rich.table import Table
 
     rows = [list(row) for row in rows]
-    table = Table(title=escape(title), title_justify="left", title_style="bold", header_style="dim", box=None)
+    table = Table(header_style="dim", box=None)
     for number, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[number], int | float | None) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(escape(as_text(cell)) for cell in row))
+    console().print(f"[bold]{escape(title)}[/]", soft_wrap=True)
     console().print(table)
     click.echo()
 

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import Result
+
+from hire.checkpoint import CONFIG, METRICS, MODEL, STATE, load_tensors
+from hire.embeddings import EmbeddingSettings
+from hire.errors import HireError
+from hire.fitting import FitSettings, fit, load
+from hire.models.hire import HireSettings
+from hire.training import TrainingSettings
+from tests.conftest import write_layout
+
+MODEL_SETTINGS = HireSettings(dimension=8, inner_negatives=16)
+TRAINING = TrainingSettings(steps=12, tasks=4, queries=4, negatives=16, inner_negatives=8, context_references=2)
+EMBEDDING = EmbeddingSettings(dimension=8, batch_size=64, negatives=16, steps=20)
+FIT = FitSettings(evaluate_every=5, evaluate_shots=(1, 3))
+
+
+def fit_umls(
+    run: Path, *, resume: bool = False, training: TrainingSettings = TRAINING, **settings: Any
+) -> dict[str, Any]:
+    return fit("umls-one", run, MODEL_SETTINGS, training, EMBEDDING, replace(FIT, **settings), resume=resume)
+
+
+def same(one: Path, other: Path) -> bool:
+    first, second = load_tensors(one), load_tensors(other)
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_run_holds_what_is_needed(tmp_path: Path) -> None:
+    best = fit_umls(tmp_path / "run")
+    assert best["finished"] and best["steps"] == 12 and best["step"] in (5, 10, 12)
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {CONFIG, MODEL, STATE, METRICS, "README.md", "curves.svg"}
+    steps = [json.loads(line)["step"] for line in (tmp_path / "run" / METRICS).read_text().splitlines()]
+    assert steps == [5, 10, 12]
+    model, dataset = load(tmp_path / "run")
+    assert dataset.name == "umls-one"
+    figures = [model.score(model.adapt(task.pairs[:3]), task.pairs[:5, 0], task.pairs[:5, 1]) for task in dataset.tasks]
+    assert all(scores.isfinite().all() for scores in figures)
+
+
+def test_interrupted_and_resumed_equals_uninterrupted_bit_for_bit(tmp_path: Path) -> None:
+    fit_umls(tmp_path / "whole")
+    for _ in range(15):
+        if fit_umls(tmp_path / "parts", resume=(tmp_path / "parts").exists(), max_minutes=1e-9)["finished"]:
+            break
+    for name in (MODEL, STATE):
+        assert same(tmp_path / "whole" / name, tmp_path / "parts" / name)
+    assert (tmp_path / "whole" / METRICS).read_text() == (tmp_path / "parts" / METRICS).read_text()
+
+
+def test_a_run_is_not_overwritten_nor_resumed_with_other_settings(tmp_path: Path) -> None:
+    fit_umls(tmp_path / "run")
+    with pytest.raises(HireError, match="is a run already"):
+        fit_umls(tmp_path / "run")
+    with pytest.raises(HireError, match="steps is 99, was 12"):
+        fit_umls(tmp_path / "run", resume=True, training=replace(TRAINING, steps=99))
+    with pytest.raises(HireError, match="is not a run"):
+        fit_umls(tmp_path / "none", resume=True)
+
+
+def test_damage_is_told(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    fit_umls(run)
+    with pytest.raises(HireError, match="was trained on another graph"):
+        load(run, write_layout(tmp_path / "other"))
+    weights = (run / MODEL).read_bytes()
+    for damage in (b"", b"nonsense", weights[:-10]):
+        (run / MODEL).write_bytes(damage)
+        with pytest.raises(HireError, match=MODEL):
+            load(run)
+    (run / CONFIG).write_text("{")
+    with pytest.raises(HireError, match="is not a run"):
+        load(run)
+
+
+def test_the_command_line(run: Callable[..., Result], tmp_path: Path) -> None:
+    options = ("--steps", "4", "--dimension", "8", "--embedding-steps", "10", "--evaluate-every", "2")
+    result = run("train", "umls-one", *options, "-o", tmp_path / "run")
+    assert result.exit_code == 0 and "Best on dev" in result.output
+    found = json.loads(run("evaluate", tmp_path / "run", "--shots", "3", "--json").stdout)
+    assert found["split"] == "dev" and found["shots"] == 3 and found["queries"] == 336 - 6
+    for kind in ("realistic", "optimistic", "pessimistic"):
+        assert {"mrr", "hits@10", "hits@5", "hits@1", "mrr_interval"} <= found[kind].keys()
+    assert "precedes" in run("evaluate", tmp_path / "run").output
+    everything = json.loads(run("evaluate", tmp_path / "run", "--candidates", "all", "--json").stdout)
+    assert everything["candidates"] == "all"
+    for wrong in (
+        ("evaluate", tmp_path),
+        ("train", "no-such", "-o", "x"),
+        ("evaluate", tmp_path / "run", "--shots", "99"),
+    ):
+        assert run(*wrong).exit_code == 2
+
+
+def test_ctrl_c_ends_after_the_step_and_loses_nothing(tmp_path: Path) -> None:
+    options = ["--steps", "100000", "--dimension", "8", "--embedding-steps", "10", "--evaluate-every", "5"]
+    command = [sys.executable, "-m", "hire", "train", "umls-one", *options, "-o", str(tmp_path / "run")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "run" / STATE).exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 2 and "interrupted" in errors and "Traceback" not in errors
+    assert int(load_tensors(tmp_path / "run" / STATE)["step"]) >= 5
