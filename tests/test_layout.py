@@ -98,6 +98,7 @@ GOOD_TRAIN = [["a", "r1", "b"], ["b", "r1", "c"], ["c", "r1", "d"]]
         ({"ent2ids": {"a": 0, "b": 1, "c": 2, "d\t": 3}}, "contains a tab"),
         ({"ent2ids": '{"a": 0, "\\ud800": 1}'}, "half of a surrogate pair"),
         ({"ent2ids": "[" * 100_000}, "nested too deeply"),
+        ({"ent2ids": '{"a": ' + "9" * 5000 + "}"}, "cannot be read"),
         ({"relation2ids": {"links": 0, "likes": True}}, "relation2ids:1: 'likes' has True"),
         *(({name.replace(".", "__"): None}, f"{name}: is missing") for name in FILES),
     ],

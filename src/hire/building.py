@@ -80,6 +80,7 @@ def build(tables: Sequence[TripleTable], settings: BuildSettings) -> tuple[FewSh
         in_task = np.zeros(len(relations), bool)
         in_task[[relation for split in SPLITS for relation in splits[split]]] = True
         advance(1)
+        notes += _unmatched(tables, entities)
         types = _types(tables, entities, settings.type_pattern)
         background = triples[~in_task[triples[:, 1]]]
         graph = KnowledgeGraph.of(entities, relations, background, _labels(tables, entities), types)
@@ -202,6 +203,16 @@ def _labels(tables: Sequence[TripleTable], entities: Vocabulary) -> StringTable 
     return StringTable.of(with_blank.take(pa.array(position)).combine_chunks())
 
 
+def _unmatched(tables: Sequence[TripleTable], entities: Vocabulary) -> list[Problem]:
+    """A note for each source whose labels or types concern none of the entities."""
+    return [
+        Problem(f"none of its {len(columns):,} {word} concerns an entity of the graph", table.source)
+        for table in tables
+        for word, columns in (("labels", table.labels), ("types", table.types))
+        if len(columns) and (entities.numbers(columns.arrays()[0]) < 0).all()
+    ]
+
+
 def compile_type_pattern(pattern: str) -> str:
     """The regular expression of a pattern such as `concept:{type}:{name}`."""
     parts = re.split(r"\{(\w+)\}", pattern)
@@ -237,8 +248,10 @@ def _types(tables: Sequence[TripleTable], entities: Vocabulary, pattern: str | N
     for table in tables:
         if len(table.types):
             entity_names, type_names = table.types.arrays()
-            owners.append(entities.numbers(entity_names))
-            names += type_names.chunks
+            numbers = entities.numbers(entity_names)
+            if (numbers >= 0).any():
+                owners.append(numbers)
+                names += type_names.chunks
     if pattern is not None:
         fitting, of_names = types_from_names(entities, pattern)
         if not len(fitting):

@@ -231,6 +231,8 @@ class FewShotDataset:
                 raise HireError("is missing or has the wrong size", file=path, remedy="build the dataset again")
         graph = KnowledgeGraph.open(directory / "graph")
         arrays = {name: open_array(directory / f"{name}.npy") for name in cls._ARRAYS}
+        if sum(manifest["splits"][split] for split in SPLITS) != len(arrays["task_relations"]):
+            raise HireError("does not fit the tasks", file=directory / MANIFEST, remedy="build the dataset again")
         facts = Facts(open_array(directory / "facts.npy"), len(graph.entities), len(graph.relations))
         return cls(
             name=manifest["name"],
@@ -275,7 +277,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
             and all(isinstance(about["bytes"], int) and isinstance(about["sha256"], str) for about in files.values())
             and all(isinstance(splits[split], int) for split in SPLITS)
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise HireError(f"is not a readable manifest ({error})", file=path, remedy="build the dataset again") from error
     if not known:
         raise HireError(

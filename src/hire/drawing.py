@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Any
 
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 ROW_HEIGHT = 34
 WIDTH = 1200
 POLES = {"head": 440, "tail": 760}  # where head and tail stand
@@ -29,12 +31,12 @@ STYLE = """
 def context_svg(context: dict[str, Any]) -> str:
     """Draw a triplet's context: its head on the left, its tail on the right, what they share between them."""
     shared = set(context["shared"])
-    between: dict[str, dict[str, str]] = {}
-    outer: dict[str, list[dict[str, str]]] = {"head": [], "tail": []}
+    between: dict[int, dict[str, str]] = {}
+    outer: dict[str, list[dict[str, Any]]] = {"head": [], "tail": []}
     for side in ("head", "tail"):
         for found in context["neighbors"][side]:
-            if found["entity"] in shared:
-                between.setdefault(found["entity"], {}).setdefault(side, found["relation"])
+            if found["number"] in shared:
+                between.setdefault(found["number"], {"entity": found["entity"]}).setdefault(side, found["relation"])
             else:
                 outer[side].append(found)
     rows = max(2, min(MOST_ROWS, max(len(outer["head"]), len(outer["tail"]), 2 * len(between))))
@@ -55,12 +57,12 @@ def context_svg(context: dict[str, Any]) -> str:
                 _text(x + gap, y + 12, found["relation"], "relation", anchor),
             ]
     places = _spread(min(len(between), MOST_ROWS // 2), height)
-    for (entity, relations), y in zip(between.items(), places, strict=False):
+    for relations, y in zip(between.values(), places, strict=False):
         lines += [_line("shared-edge", x, middle, WIDTH / 2, y) for x in POLES.values()]
         words = " · ".join(dict.fromkeys(relations[side] for side in ("head", "tail") if side in relations))
         marks += [
             _dot("shared", WIDTH / 2, y, 5),
-            _text(WIDTH / 2, y - 9, entity, ""),
+            _text(WIDTH / 2, y - 9, relations["entity"], ""),
             _text(WIDTH / 2, y + 18, words, "relation"),
         ]
     for side, x in POLES.items():
@@ -69,7 +71,7 @@ def context_svg(context: dict[str, Any]) -> str:
     marks.append(_text(WIDTH / 2, 24, title, "end", longest=120))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height + ROW_HEIGHT:g}" role="img">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style>"
+        f"<title>{escape(CONTROL.sub(' ', title))}</title><style>{STYLE}</style>"
         f'<rect class="paper" width="100%" height="100%"/>{"".join(lines + marks)}</svg>\n'
     )
 
@@ -88,6 +90,7 @@ def _dot(kind: str, x: float, y: float, radius: float) -> str:
 
 
 def _text(x: float, y: float, text: str, kind: str, anchor: str = "middle", longest: int = 44) -> str:
+    text = CONTROL.sub("\ufffd", text)  # XML has no control characters
     short = text if len(text) <= longest else text[: longest - 1] + "…"
     return f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(short)}</text>'
 

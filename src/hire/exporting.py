@@ -24,6 +24,12 @@ def write_published(dataset: FewShotDataset, directory: Path, *, overwrite: bool
     names: list[str] = list(graph.entities)
     relations: list[str] = list(graph.relations)
     background = [relations[int(relation)] for relation in graph.background_relations]
+    clash = {name + INVERSE_SUFFIX for name in background} & set(background)
+    if clash:
+        raise HireError(
+            f"the relation {min(clash)!r} has the name of another one's inverse",
+            remedy=f"rename it: the published layout appends {INVERSE_SUFFIX!r} to every relation",
+        )
     true_tails: dict[str, tuple[tuple[int, int], list[str]]] = {}
     for task in dataset.tasks:
         for head in np.unique(task.pairs[:, 0]):

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,6 +40,7 @@ def atomic_directory(target: Path, *, overwrite: bool = False, ours: Collection[
             for path in partial.rglob("*"):
                 if path.is_file():
                     _flush_to_disk(path)
+            check_replaceable(target, overwrite, ours)  # again: another process may have been faster
             _replace_directory(partial, target, parent / "old")
     finally:
         if target.exists() or not (parent / "old").exists():  # the old directory's last place is never deleted
@@ -84,6 +85,9 @@ def _replace_directory(new: Path, target: Path, aside: Path) -> None:
 @contextmanager
 def atomic_file(target: Path) -> Iterator[Path]:
     """Yield a path beside `target` to write to; it becomes `target` when the block ends, and vanishes if it fails."""
+    if target.exists() and not target.is_file():
+        raise HireError("is not a file that can be replaced", file=target, remedy="choose another name")
+    target = target.resolve()  # what a link points to is replaced, not the link
     partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:
         with explain_os_errors(target):
@@ -91,7 +95,8 @@ def atomic_file(target: Path) -> Iterator[Path]:
             _flush_to_disk(partial)
             partial.replace(target)
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
 
 
 @contextmanager

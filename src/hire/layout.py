@@ -192,6 +192,9 @@ class _LayoutReader:
         except RecursionError:
             self.wrong(name, "is nested too deeply")
             return None
+        except ValueError as error:  # a number of thousands of digits
+            self.wrong(name, f"cannot be read ({str(error).split(';')[0]})")
+            return None
         if not isinstance(content, dict):
             self.wrong(name, f"holds a JSON {type(content).__name__} where an object is expected", 1)
             return None

@@ -81,6 +81,8 @@ def _verify_built(directory: Path) -> Verification:
             report.problems += _inconsistencies(FewShotDataset.open(directory), directory)
     except HireError as error:
         report.problems += error.problems
+    except (IndexError, ValueError, TypeError) as error:
+        report.problems.append(Problem(f"its arrays do not fit together ({error})", str(directory), None, remedy))
     return report
 
 

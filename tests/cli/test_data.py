@@ -9,10 +9,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from click.testing import Result
 
+from hire.cli.samples import describe_context
 from hire.datasets import FewShotDataset
 from tests.conftest import random_triples, write_layout
 
@@ -134,6 +137,60 @@ def test_bad_input_ends_with_code_2_and_leaves_nothing(
     assert {path.name for path in tmp_path.iterdir()} <= {"graph.tsv"}
 
 
+def test_names_are_printed_as_they_are(run: Run, tmp_path: Path) -> None:
+    """No markup, emoji codes or escape sequences of the terminal, whatever a name contains."""
+    triples = [(f"[/bold]:shark:{h}\x1b[31m", f"[/{r}", f"{t}]") for h, r, t in random_triples()]
+    (tmp_path / "graph.tsv").write_text(tsv(triples))
+    assert run("data", "build", tmp_path / "graph.tsv", "-o", tmp_path / "made").exit_code == 0
+    result = run("data", "sample", tmp_path / "made", "--picture", tmp_path / "x.svg")
+    assert result.exit_code == 0 and "[/bold]:shark:e" in result.output and "\x1b[31m" not in result.output
+    ElementTree.fromstring((tmp_path / "x.svg").read_text())
+
+
+def test_shared_is_by_entity_not_by_label(run: Run, tmp_path: Path) -> None:
+    triples = [*random_triples(), ("x", "few", "y1"), ("z", "few", "y2"), ("x", "few", "y3"), ("z", "few", "y3")]
+    (tmp_path / "graph.tsv").write_text(tsv(triples))
+    (tmp_path / "labels.tsv").write_text("".join(f"y{i}\tthe same\n" for i in (1, 2, 3)))
+    run("data", "build", tmp_path / "graph.tsv", "--labels", tmp_path / "labels.tsv", "-o", tmp_path / "made")
+    dataset = FewShotDataset.open(tmp_path / "made")
+    numbers = [dataset.graph.entities.number(name) for name in "xz"]
+    context = describe_context(dataset, np.array([numbers]), np.array([dataset.task_relations[0]]))
+    assert context["shared"] == [dataset.graph.entities.number("y3")]
+
+
+def test_a_picture_does_not_replace_a_device(run: Run, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.svg")
+    result = run("data", "sample", "umls-one", "--picture", tmp_path / "pipe.svg")
+    assert result.exit_code == 2 and (tmp_path / "pipe.svg").is_fifo()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_standard_output_on_a_full_disk() -> None:
+    command = f"{sys.executable} -m hire data stats umls-one --json > /dev/full"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 2 and "no space left" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_closed_standard_output_is_no_traceback() -> None:
+    command = f"{sys.executable} -m hire data stats umls-one >&-"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert "Traceback" not in result.stderr
+
+
+def test_labels_and_types_that_concern_nobody_are_noted(run: Run, graph_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "types.tsv").write_text("nobody\tnothing\n")
+    result = run("data", "build", graph_file, "--types", tmp_path / "types.tsv", "-o", tmp_path / "made", "--json")
+    report = json.loads(result.stdout)
+    assert any("none of its 1 types" in note["message"] for note in report["notes"])
+    assert {row["candidates"] for row in report["relations"] if row["role"] == "test"} == {60}
+
+
+def test_pages_of_an_endpoint_survive_another_build(run: Run, graph_file: Path, tmp_path: Path) -> None:
+    (tmp_path / ".made.pages").mkdir()
+    assert run("data", "build", graph_file, "-o", tmp_path / "made").exit_code == 0
+    assert (tmp_path / ".made.pages").is_dir()
+
+
 def test_names_of_files_may_be_any_bytes(run: Run, tmp_path: Path) -> None:
     source = os.fsdecode(os.fsencode(tmp_path) + b"/gr\xffph.tsv")
     Path(source).write_text(tsv(random_triples()))
@@ -172,6 +229,15 @@ def test_strict_takes_what_would_be_mended_for_an_error(run: Run, tmp_path: Path
         ("data", "build", "x.tsv", "-o", "out", "--seed", "-1"),
         ("data", "build", "x.tsv", "-o", "out", "--page-size", "0"),
         ("data", "build", "x.tsv", "-o", "file/out"),
+        ("data", "build", "x.tsv", "-o", "out", "--split", "99999999999999999999:1:1"),
+        ("data", "build", "http://127.0.0.1:1/sparql", "-o", "out", "--timeout", "inf"),
+        ("data", "build", "x" * 5000, "-o", "out"),
+        ("data", "build", "x.tsv", "-o", "o" * 5000),
+        ("data", "stats", "s" * 5000),
+        ("data", "build", "x.tsv", "-o", "out", "--type-pattern", "e{type}\udcff"),
+        ("data", "sample", "umls-one", "--picture", "file"),
+        ("data", "sample", "umls-one", "--picture", "file/x.svg"),
+        ("data", "sample", "umls-one", "--picture", "."),
         ("data", "build", "x.tsv", "-o", ".", "--overwrite"),
         ("data", "build", "x.tsv", "-o", "out", "--split", "1:2"),
         ("data", "build", "x.tsv", "-o", "out", "--columns", "a,b"),

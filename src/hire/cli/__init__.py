@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -42,6 +43,8 @@ hire.add_command(evaluate)
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line: bad input is told in a few lines and ends with exit code 2, never with a traceback."""
     signal.signal(signal.SIGTERM, _interrupt)
+    if sys.stdout is None:  # closed by whoever called us
+        sys.stdout = io.StringIO()
     for stream in (sys.stdout, sys.stderr):  # whatever a name contains and whatever the terminal can show
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -62,9 +65,20 @@ def main(arguments: list[str] | None = None) -> None:
     except MemoryError:
         click.echo("error: out of memory\n       close other programs, or take a smaller graph", err=True)
         sys.exit(EXIT_BAD_INPUT)
+    except UnicodeEncodeError as error:
+        click.echo(f"error: {ascii(error.object)[:200]} is not valid UTF-8\n       write it as UTF-8", err=True)
+        sys.exit(EXIT_BAD_INPUT)
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+
+    except OSError as error:
+        # A full disk behind standard output, a name too long, a folder that may not be entered.
+        where = f"{error.filename}: " if error.filename else ""
+        click.echo(f"error: {where}{(error.strerror or str(error)).lower()}", err=True)
+        with suppress(OSError):  # what is still to be printed goes nowhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(EXIT_BAD_INPUT)
 
 
 def _interrupt(_signal: int, _frame: Any) -> None:

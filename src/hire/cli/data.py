@@ -123,8 +123,8 @@ def verify(directory: Path, as_json: bool) -> None:
 
 def _split_option(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[int, ...]:
     parts = value.split(":")
-    if len(parts) != 3 or not all(part.isdecimal() and int(part) for part in parts):
-        raise click.BadParameter("give three numbers above 0, as in 51:5:11")
+    if len(parts) != 3 or not all(part.isdecimal() and len(part) < 7 and int(part) for part in parts):
+        raise click.BadParameter("give three numbers from 1 to 999999, as in 51:5:11")
     return tuple(map(int, parts))
 
 
@@ -132,7 +132,7 @@ def _columns_option(_context: click.Context, _parameter: click.Parameter, value:
     if value is None:
         return None
     parts = tuple(part.strip() for part in value.split(","))
-    if len(parts) != 3 or not all(parts) or len(set(parts)) != 3:
+    if len(parts) != 3 or not all(0 < len(part) < 1000 for part in parts) or len(set(parts)) != 3:
         raise click.BadParameter("give three different columns, as in subject,predicate,object or 1,2,3")
     return parts
 
@@ -162,7 +162,7 @@ def _columns_option(_context: click.Context, _parameter: click.Parameter, value:
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, min_open=True),
+    type=click.FloatRange(0, 86_400, min_open=True),
     default=60.0,
     show_default=True,
     help="Seconds to wait for a SPARQL endpoint.",
@@ -239,7 +239,8 @@ def build(sources: tuple[str, ...], output: Path, overwrite: bool, strict: bool,
     if strict and report.notes:
         raise HireError.of(report.notes)
     dataset.save(output, overwrite=overwrite)
-    shutil.rmtree(work, ignore_errors=True)
+    if any("://" in source for source in sources):
+        shutil.rmtree(work, ignore_errors=True)
     if as_json:
         print_json({"output": str(output), **report.as_json()})
     else:
@@ -329,8 +330,11 @@ def sample(
     drawn = draw_sample(open_dataset(dataset), shots=shots, episodes=episodes, regime=regime, seed=seed)
     if picture is not None:
         from hire.drawing import context_svg
+        from hire.errors import HireError
         from hire.files import atomic_file
 
+        if picture.suffix.lower() != ".svg":
+            raise HireError("is not a name for a picture", file=picture, remedy="let it end in .svg")
         with atomic_file(picture) as partial:
             partial.write_text(context_svg(drawn["context"]), "utf-8")
     print_json(drawn) if as_json else print_sample(drawn)

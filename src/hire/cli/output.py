@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,9 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
+
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 NATURAL, POSITIVE = click.IntRange(0), click.IntRange(1)
 
@@ -34,7 +38,6 @@ def console() -> Console:
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print rows under a title; numbers stand to the right."""
-    from rich.markup import escape
     from rich.table import Table
 
     rows = [list(row) for row in rows]
@@ -43,10 +46,17 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
         numeric = bool(rows) and all(isinstance(row[number], int | float | None) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(escape(as_text(cell)) for cell in row))
-    console().print(f"[bold]{escape(title)}[/]", soft_wrap=True)
+        table.add_row(*(plain(as_text(cell)) for cell in row))
+    console().print(plain(title, "bold"), soft_wrap=True)
     console().print(table)
     click.echo()
+
+
+def plain(text: str, style: str = "") -> Text:
+    """Text as it is: neither markup nor emoji codes nor control characters in a name have any effect."""
+    from rich.text import Text
+
+    return Text(CONTROL.sub("\ufffd", text), style=style)
 
 
 def as_text(cell: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import numpy as np
 
-from hire.cli.output import console
+from hire.cli.output import console, plain
 from hire.contexts import HEAD, TAIL, ContextSampler
 from hire.datasets import FewShotDataset
 from hire.episodes import EpisodeSampler, Regime
@@ -35,16 +35,17 @@ def draw_sample(dataset: FewShotDataset, *, shots: int, episodes: int, regime: R
         }
         for i, relation in enumerate(batch.relations)
     ]
-    return {"episodes": drawn, "context": _context(dataset, batch.references[0, :1], batch.relations[:1])}
+    return {"episodes": drawn, "context": describe_context(dataset, batch.references[0, :1], batch.relations[:1])}
 
 
-def _context(dataset: FewShotDataset, pair: Any, relation: Any) -> dict[str, Any]:
+def describe_context(dataset: FewShotDataset, pair: Any, relation: Any) -> dict[str, Any]:
+    """The context of one pair [1, 2] and relation [1], by name."""
     graph = dataset.graph
     context = ContextSampler(graph).true(pair, relation)
     parts = context.relations, context.entities
     tuples = {
         name: [
-            {"relation": graph.relation_name(r), "entity": graph.label(e)}
+            {"relation": graph.relation_name(r), "entity": graph.label(e), "number": e}
             for r, e in zip(*(part[0, side][context.mask[0, side]].tolist() for part in parts), strict=True)
         ]
         for name, side in (("head", HEAD), ("tail", TAIL))
@@ -55,37 +56,36 @@ def _context(dataset: FewShotDataset, pair: Any, relation: Any) -> dict[str, Any
         "relation": graph.relations[int(relation[0])],
         "tail": graph.label(int(pair[0, 1])),
         "neighbors": tuples,
-        "shared": [graph.label(int(entity)) for entity in np.intersect1d(of_head, of_tail)],
+        "shared": [int(entity) for entity in np.intersect1d(of_head, of_tail)],  # numbers: labels may be alike
     }
 
 
 def print_sample(drawn: dict[str, Any]) -> None:
     """Print episodes, and draw the context as two trees whose shared entities are marked."""
     from rich.columns import Columns
-    from rich.markup import escape
     from rich.tree import Tree
 
     for number, episode in enumerate(drawn["episodes"], 1):
-        tree = Tree(f"[bold]Episode {number}: {escape(episode['relation'])}[/]")
+        tree = Tree(plain(f"Episode {number}: {episode['relation']}", "bold"))
         for part in ("references", "queries"):
             branch = tree.add(part)
             for triple in episode[part]:
-                negatives = ", ".join(triple["negatives"])
-                branch.add(escape(f"{triple['head']} → {triple['tail']}") + f"  [dim]not {escape(negatives)}[/]")
+                line = plain(f"{triple['head']} → {triple['tail']}")
+                branch.add(line.append_text(plain(f"  not {', '.join(triple['negatives'])}", "dim")))
         console().print(tree)
         click.echo()
     context = drawn["context"]
     shared = set(context["shared"])
     trees = []
     for side in ("head", "tail"):
-        tree = Tree(f"[bold]{side}: {escape(context[side])}[/]")
-        tuples = sorted(context["neighbors"][side], key=lambda found: found["entity"] not in shared)
+        tree = Tree(plain(f"{side}: {context[side]}", "bold"))
+        tuples = sorted(context["neighbors"][side], key=lambda found: found["number"] not in shared)
         for found in tuples[:MOST_TUPLES_SHOWN]:
-            mark = "[bold green]● " if found["entity"] in shared else "[not bold]○ "
-            tree.add(f"{mark}{escape(found['relation'])} → {escape(found['entity'])}[/]")
+            mark, style = ("●", "bold green") if found["number"] in shared else ("○", "")
+            tree.add(plain(f"{mark} {found['relation']} → {found['entity']}", style))
         if len(tuples) > MOST_TUPLES_SHOWN:
-            tree.add(f"[dim]... {len(tuples) - MOST_TUPLES_SHOWN} more[/]")
+            tree.add(plain(f"... {len(tuples) - MOST_TUPLES_SHOWN} more", "dim"))
         trees.append(tree)
-    console().print(f"[bold]Context of the first reference[/]  ● shared by head and tail: {len(shared)}")
+    console().print(plain(f"Context of the first reference  ● shared by head and tail: {len(shared)}", "bold"))
     console().print(Columns(trees, padding=(0, 4)))
     click.echo()

@@ -132,7 +132,10 @@ def _rows(body: bytes) -> list[Row]:
 
 def _quads(pages: list[Path], skipped: Counter[str]) -> Iterator[Quad]:
     for page in pages:
-        for row in _stored_rows(page) or ():
+        rows = _stored_rows(page)
+        if rows is None:
+            raise HireError("has vanished while it was in use", file=page, remedy="run one build at a time, again")
+        for row in rows:
             terms = [row.get(name, {}) for name in "spo"]
             kinds = [term.get("type") for term in terms]
             if "bnode" in kinds:  # its name means nothing on another page

@@ -48,6 +48,8 @@ def read_triples(path: Path, layout: TableFormat, problems: list[Problem] | None
     table.lines = np.concatenate([np.zeros(0, np.int64), *reader.lines])
     if reader.blank_lines:
         table.skipped["blank lines"] = reader.blank_lines
+    if reader.header:
+        table.skipped["header rows"] = 1
     if not len(table.triples) and not problems:
         reader.wrong("holds no triples", None, "check that this is the right file")
     return table
@@ -67,6 +69,7 @@ class _Reader:
     notes: list[Problem] = field(default_factory=list)
     lines: list[NDArray[np.int64]] = field(default_factory=list)
     blank_lines: int = 0
+    header: bool = False  # whether the first row is one
     width: int = 0  # columns of the table
     chosen: list[int] = field(default_factory=list)  # the columns to keep, in order
 
@@ -148,8 +151,8 @@ class _Reader:
             if not any(row):
                 continue
             self.width = len(row)
-            header = self._choose_columns(row, line)
-            return line if header else 0
+            self.header = self._choose_columns(row, line)
+            return line if self.header else 0
         self.blank_lines += block.count(b"\n")
         return block.count(b"\n")
 
@@ -266,10 +269,10 @@ class _Reader:
         physical = (line + "\n" for text in texts for line in text.split("\n")[:-1])
         reader = csv.reader(physical, delimiter=self.layout.delimiter, strict=True)
         while True:
+            line = lines_before + reader.line_num + 1  # where the row begins
             try:
                 row: Any = next(reader, None)
             except csv.Error as error:
-                line = lines_before + reader.line_num
                 remedy = "double a quote inside a quoted name, and close every quote"
                 self.wrong(f"cannot be read as comma-separated values ({error})", line, remedy)
                 return
