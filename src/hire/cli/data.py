@@ -153,29 +153,16 @@ def _columns_option(_context: click.Context, _parameter: click.Parameter, value:
 @click.option("--type-pattern", help="How a name tells its type, such as 'concept:{type}:{name}'.")
 @option("--language", default="en", help="Language of the RDF labels to keep.")
 @click.option("--query", help="SPARQL SELECT of ?s ?p ?o, in place of all triples.")
-@click.option(
-    "--page-size",
-    type=click.IntRange(1),
-    default=10_000,
-    show_default=True,
-    help="Rows to ask of a SPARQL endpoint at once.",
-)
-@click.option(
+@option("--page-size", type=POSITIVE, default=10_000, help="Rows to ask of a SPARQL endpoint at once.")
+@option(
     "--timeout",
     type=click.FloatRange(0, 86_400, min_open=True),
     default=60.0,
-    show_default=True,
     help="Seconds to wait for a SPARQL endpoint.",
 )
-@click.option(
-    "--retries",
-    type=click.IntRange(0),
-    default=5,
-    show_default=True,
-    help="Tries in vain before a SPARQL endpoint is given up.",
-)
-@click.option("--more-than", type=POSITIVE, default=50, show_default=True, help="A task has more triples than this.")
-@click.option("--fewer-than", type=POSITIVE, default=500, show_default=True, help="A task has fewer triples than this.")
+@option("--retries", type=NATURAL, default=5, help="Tries in vain before a SPARQL endpoint is given up.")
+@option("--more-than", type=POSITIVE, default=50, help="A task has more triples than this.")
+@option("--fewer-than", type=POSITIVE, default=500, help="A task has fewer triples than this.")
 @option("--split", default="51:5:11", callback=_split_option, help="Tasks for train:dev:test.")
 @option(
     "--candidates",
