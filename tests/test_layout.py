@@ -100,6 +100,8 @@ GOOD_TRAIN = [["a", "r1", "b"], ["b", "r1", "c"], ["c", "r1", "d"]]
         ({"ent2ids": "[" * 100_000}, "nested too deeply"),
         ({"ent2ids": '{"a": ' + "9" * 5000 + "}"}, "cannot be read"),
         ({"relation2ids": {"links": 0, "likes": True}}, "relation2ids:1: 'likes' has True"),
+        ({"relation2ids": {"links": 0, "likes": 1, "likes_inv": 2}}, "relation 'links_inv' is not in relation2ids"),
+        ({"train_tasks__json": {"": [["a", "", "b"], ["b", "", "c"]]}}, "the relation '' is empty"),
         *(({name.replace(".", "__"): None}, f"{name}: is missing") for name in FILES),
     ],
 )
@@ -161,6 +163,12 @@ def test_all_problems_are_listed_not_only_the_first(tmp_path: Path) -> None:
     with pytest.raises(HireError, match="more problems") as caught:
         read_published(directory)
     assert "hire data verify" in str(caught.value.problems[-1].remedy)
+
+
+def test_every_wrong_number_is_listed(tmp_path: Path) -> None:
+    directory = write_layout(tmp_path, ent2ids={"a": 0, "b": 9, "c": "x", "d": 0})
+    found = [problem for problem in problems(directory) if problem.startswith("ent2ids")]
+    assert len(found) == 3 and all(any(f"'{name}'" in problem for problem in found) for name in "bcd")
 
 
 def test_every_file_damaged_at_once_is_still_a_list(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from hire.building import make_types, types_from_names
 from hire.datasets import SPLITS, FewShotDataset, first_occurrences
 from hire.errors import HireError, Problem
 from hire.files import explain_os_errors, printable, sha256_of
-from hire.graph import KnowledgeGraph, Types
+from hire.graph import INVERSE_SUFFIX, KnowledgeGraph, Types
 from hire.progress import track
 from hire.sources.tables import FORBIDDEN, TableFormat, read_triples
 from hire.vocabulary import IntArray, Vocabulary
@@ -235,8 +235,8 @@ class _LayoutReader:
                 ordered[number] = key
                 continue
             self.wrong(name, message, self._line(name, key), remedy)
-            return None
-        return [key for key in ordered if key is not None]
+        complete = [key for key in ordered if key is not None]
+        return complete if len(complete) == len(names) else None
 
     def _entities(self) -> Vocabulary | None:
         names = self._numbered("ent2ids")
@@ -279,9 +279,9 @@ class _LayoutReader:
                 self._unknown_entity("path_graph", names[int(row)].as_py(), line, entities)
         if relation_names is not None:
             for number, relation in enumerate(background):
-                if relation not in relation_names:
+                for name in {relation, relation + INVERSE_SUFFIX} - relation_names:
                     line = int(table.lines[np.flatnonzero(triples[:, 1] == number)[0]])
-                    self.wrong("path_graph", f"relation {relation!r} is not in relation2ids", line, "add it there")
+                    self.wrong("path_graph", f"relation {name!r} is not in relation2ids", line, "add it there")
         good = (triples >= 0).all(axis=1)
         triples, lines = triples[good], table.lines[good]
         firsts = first_occurrences(triples, len(entities), max(1, len(background)))
@@ -319,6 +319,10 @@ class _LayoutReader:
                     self.wrong(name, f"triple {i + 1} of {relation!r} has the relation {row[1]!r}", line)
                 else:
                     good.append(row)
+            if not relation or any(character in relation for character in FORBIDDEN):
+                self.wrong(
+                    name, f"the relation {relation!r} is empty or has a tab, line break or NUL", line, "rename it"
+                )
             if relation in background:
                 remedy = "take its triples out of path_graph: they would tell the answers"
                 self.wrong(name, f"the task relation {relation!r} is in the background graph", line, remedy)

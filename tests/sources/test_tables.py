@@ -167,7 +167,8 @@ def test_a_missing_file_and_a_directory(tmp_path: Path) -> None:
 
 
 def test_pairs(write: Write) -> None:
-    columns = read_pairs(write(b"entity\tlabel\na\tthe first\nb\tthe second\n"), TableFormat())
+    columns, notes = read_pairs(write(b"entity\tlabel\r\na\tthe first\nb\tthe second\n"), TableFormat())
+    assert ["CRLF" in note.message for note in notes] == [True]
     assert [column.to_pylist() for column in columns.arrays()] == [["a", "b"], ["the first", "the second"]]
 
 

@@ -209,10 +209,11 @@ def build(sources: tuple[str, ...], output: Path, overwrite: bool, strict: bool,
     )
     work = output.with_name(f".{output.name}.pages")
     tables = read_sources(sources, source_options, work)
-    if options["labels"]:
-        tables.append(TripleTable(str(options["labels"]), labels=read_names(options["labels"])))
-    if options["types"]:
-        tables.append(TripleTable(str(options["types"]), types=read_names(options["types"])))
+    for kind in ("labels", "types"):
+        if options[kind]:
+            columns, notes = read_names(options[kind])
+            tables.append(TripleTable(str(options[kind]), notes=notes))
+            setattr(tables[-1], kind, columns)
     settings = BuildSettings(
         printable(output.resolve().name),
         more_than=options["more_than"],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hire.errors import HireError
+from hire.errors import HireError, Problem
 from hire.files import compression_of
 from hire.sources.columns import Columns, TripleTable
 from hire.sources.rdf import FORMATS as RDF_SUFFIXES
@@ -56,8 +56,8 @@ def _read_source(source: str, options: SourceOptions, number: int, work: Path) -
     return read_rdf(path, form, number, language=options.language)
 
 
-def read_names(path: Path) -> Columns:
-    """Read a table of two columns, entities and their labels or types, as .tsv or .csv."""
+def read_names(path: Path) -> tuple[Columns, list[Problem]]:
+    """Read a table of two columns, entities and their labels or types, as .tsv or .csv; and what was mended."""
     form = format_of(path)
     if form not in TABLE_DELIMITERS:
         raise HireError("is not a table", file=path, remedy="give a .tsv or .csv file with two columns")

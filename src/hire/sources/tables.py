@@ -55,9 +55,10 @@ def read_triples(path: Path, layout: TableFormat, problems: list[Problem] | None
     return table
 
 
-def read_pairs(path: Path, layout: TableFormat) -> Columns:
-    """Read a table of two columns: an entity, and its label or type."""
-    return _Reader(path, layout, PAIR_HEADERS, None).read()
+def read_pairs(path: Path, layout: TableFormat) -> tuple[Columns, list[Problem]]:
+    """Read a table of two columns, an entity and its label or type; and what was mended while reading."""
+    reader = _Reader(path, layout, PAIR_HEADERS, None)
+    return reader.read(), reader.notes
 
 
 @dataclass
@@ -189,8 +190,8 @@ class _Reader:
                 f"has {self.width} columns where {len(self.headers[0])} are expected: {row!r}"[:500],
                 file=self.path,
                 line=line,
-                remedy="separate them with tabs in .tsv and commas in .csv files, "
-                "or say which columns to take, as in --columns 1,2,3",
+                remedy="separate them with tabs in .tsv and commas in .csv files"
+                + (", or say which columns to take, as in --columns 1,2,3" if self.headers is TRIPLE_HEADERS else ""),
             )
         return known is not None if self.layout.header is None else self.layout.header
 
