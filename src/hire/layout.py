@@ -32,14 +32,8 @@ from hire.sources.tables import FORBIDDEN, TableFormat, read_triples
 from hire.vocabulary import IntArray, Vocabulary
 
 TASK_FILES = {split: f"{split}_tasks.json" for split in SPLITS}
-FILES = (
-    "path_graph",
-    *TASK_FILES.values(),
-    "rel2candidates.json",
-    "e1rel_e2.json",
-    "ent2ids",
-    "relation2ids",
-)
+FILES = ("path_graph", *TASK_FILES.values(), "rel2candidates.json", "e1rel_e2.json", "ent2ids", "relation2ids")
+BAD_NAME = "is empty or contains a tab, line break or NUL"
 MOST_SUGGESTIONS = 100  # finding a near name takes a few milliseconds
 NAME_PATTERN = "concept:{type}:{name}"  # names of this form, as in NELL, tell the type of an entity
 
@@ -230,7 +224,7 @@ class _LayoutReader:
             elif ordered[number] is not None:
                 message = f"{key!r} and {ordered[number]!r} have the same number {number}"
             elif not key or any(character in key for character in FORBIDDEN):
-                message, remedy = f"{key!r} is empty or contains a tab, line break or NUL", "rename it"
+                message, remedy = f"{key!r} {BAD_NAME}", "rename it"
             else:
                 ordered[number] = key
                 continue
@@ -320,9 +314,7 @@ class _LayoutReader:
                 else:
                     good.append(row)
             if not relation or any(character in relation for character in FORBIDDEN):
-                self.wrong(
-                    name, f"the relation {relation!r} is empty or has a tab, line break or NUL", line, "rename it"
-                )
+                self.wrong(name, f"the relation {relation!r} {BAD_NAME}", line, "rename it")
             if relation in background:
                 remedy = "take its triples out of path_graph: they would tell the answers"
                 self.wrong(name, f"the task relation {relation!r} is in the background graph", line, remedy)

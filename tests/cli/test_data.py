@@ -289,9 +289,13 @@ def test_a_disk_that_runs_full_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_leaves_nothing(tmp_path: Path, signal_number: int) -> None:
-    source = _large_graph(tmp_path / "graph.tsv")
-    arguments = ["data", "build", str(source), "-o", str(tmp_path / "made"), "--fewer-than", "1000000"]
-    process = subprocess.Popen([sys.executable, "-m", "hire", *arguments], stderr=subprocess.PIPE, text=True)
+    """On a disk so slow that the signal comes while the files are written."""
+    source = tmp_path / "graph.tsv"
+    source.write_text(tsv(random_triples()))
+    slowly = "import time, hire.datasets as d; f = d.save_array; d.save_array = lambda *a: (time.sleep(1), f(*a))"
+    arguments = ["data", "build", str(source), "-o", str(tmp_path / "made")]
+    code = f"{slowly}; from hire.cli import main; main({arguments!r})"
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 30
     while not any(path.name.startswith(".made.partial") for path in tmp_path.iterdir()):
         assert process.poll() is None and time.monotonic() < deadline
