@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,13 +29,12 @@ def atomic_directory(target: Path, *, overwrite: bool = False, ours: Collection[
     `ours`: whatever else a directory holds is not ours to delete.
     """
     check_replaceable(target, overwrite, ours)
-    with explain_os_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        parent = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
-        partial = parent / target.name
-        partial.mkdir()  # unlike its parent with the permissions that the user's umask gives
+    # Named before it is made, so that no interruption can come between making it and knowing what to remove.
+    parent = target.parent / f".{target.name[:100]}.partial-{secrets.token_hex(4)}"
     try:
         with explain_os_errors(target):
+            partial = parent / target.name
+            partial.mkdir(parents=True)
             yield partial
             for path in partial.rglob("*"):
                 if path.is_file():
