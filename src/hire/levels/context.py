@@ -112,7 +112,6 @@ class ContextEncoder(nn.Module):
         for head in range(self.heads):
             of_head = slice(head * size, (head + 1) * size)
             weights: Tensor = _MeanAttention.apply(queries[..., of_head] / math.sqrt(size), keys[..., of_head], safe)  # type: ignore[no-untyped-call]  # alpha
-            weights = weights * mask
             tuples = torch.cat(
                 [_weighted_sum(kinds, weights, relations), _weighted_sum(neighbors, weights, entities)], -1
             )
