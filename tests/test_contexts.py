@@ -60,6 +60,17 @@ def test_false_contexts_differ_in_one_part_of_every_real_tuple(
     assert ((false.entities >= 0) & (false.entities < ENTITIES)).all()
 
 
+@given(st.lists(triple, min_size=1, unique=True), st.integers(1, 5))
+def test_minus_one_takes_out_every_link_between_head_and_tail(triples: list[tuple[int, int, int]], cap: int) -> None:
+    graph = graph_of(triples)
+    array = np.array(triples)
+    found = ContextSampler(graph, cap).true(array[:, [0, 2]], np.full(len(triples), -1))
+    for row, (head, _, tail) in enumerate(triples):
+        for side, (entity, partner) in enumerate(((head, tail), (tail, head))):
+            others = [x for x in graph.neighbors_of(entity, None).tolist() if x[1] != partner]
+            assert tuples_of(found, row, side) == others[:cap]
+
+
 def test_episodes_go_in_as_they_are(umls: FewShotDataset) -> None:
     batch = EpisodeSampler(umls, shots=3, batch_size=8, regime="in-train").batch(0)
     sampler = ContextSampler(umls.graph)

@@ -86,6 +86,17 @@ def test_an_old_directory_that_cannot_go_back_is_kept(tmp_path: Path, monkeypatc
     assert [path.read_text() for path in tmp_path.rglob("old/old")] == ["precious"]
 
 
+def test_what_another_process_made_meanwhile_is_kept(tmp_path: Path) -> None:
+    def slower() -> None:
+        with atomic_directory(tmp_path / "made"):
+            (tmp_path / "made").mkdir()
+            (tmp_path / "made" / "theirs").write_text("first")
+
+    with pytest.raises(HireError, match="exists already"):
+        slower()
+    assert names_in(tmp_path) == ["made"] and names_in(tmp_path / "made") == ["theirs"]
+
+
 def test_permissions_are_those_of_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
