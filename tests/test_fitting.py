@@ -18,21 +18,21 @@ from click.testing import Result
 from hire.checkpoint import CONFIG, METRICS, MODEL, STATE, load_tensors
 from hire.embeddings import EmbeddingSettings
 from hire.errors import HireError
-from hire.fitting import FitSettings, fit, load
+from hire.fitting import fit
 from hire.models.hire import HireSettings
+from hire.settings import FitSettings, RunSettings
+from hire.teaching import load
 from hire.training import TrainingSettings
 from tests.conftest import write_layout
 
 MODEL_SETTINGS = HireSettings(dimension=8, inner_negatives=16)
 TRAINING = TrainingSettings(steps=12, tasks=4, queries=4, negatives=16, inner_negatives=8, context_references=2)
 EMBEDDING = EmbeddingSettings(dimension=8, batch_size=64, negatives=16, steps=20)
-FIT = FitSettings(evaluate_every=5, evaluate_shots=(1, 3))
+SETTINGS = RunSettings(MODEL_SETTINGS, TRAINING, EMBEDDING, FitSettings(evaluate_every=5))
 
 
-def fit_umls(
-    run: Path, *, resume: bool = False, training: TrainingSettings = TRAINING, **settings: Any
-) -> dict[str, Any]:
-    return fit("umls-one", run, MODEL_SETTINGS, training, EMBEDDING, replace(FIT, **settings), resume=resume)
+def fit_umls(run: Path, *, training: TrainingSettings = TRAINING, **options: Any) -> dict[str, Any]:
+    return fit("umls-one", run, replace(SETTINGS, training=training), **options)
 
 
 def same(one: Path, other: Path) -> bool:
@@ -47,7 +47,8 @@ def test_a_run_holds_what_is_needed(tmp_path: Path) -> None:
     assert names == {CONFIG, MODEL, STATE, METRICS, "README.md", "curves.svg"}
     steps = [json.loads(line)["step"] for line in (tmp_path / "run" / METRICS).read_text().splitlines()]
     assert steps == [5, 10, 12]
-    model, dataset = load(tmp_path / "run")
+    trained = load(tmp_path / "run")
+    model, dataset = trained.model, trained.dataset
     assert dataset.name == "umls-one"
     figures = [model.score(model.adapt(task.pairs[:3]), task.pairs[:5, 0], task.pairs[:5, 1]) for task in dataset.tasks]
     assert all(scores.isfinite().all() for scores in figures)

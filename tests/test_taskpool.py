@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from hire.datasets import FewShotDataset
-from hire.episodes import Regime
+from hire.episodes import EpisodeBatch, Regime
 from hire.errors import HireError
-from hire.taskpool import MetaBatch, TaskPool, TaskShares
+from hire.taskpool import TaskPool, TaskShares
 
 
-def batch_of(pool: TaskPool, step: int = 0) -> MetaBatch:
-    return pool.batch(5, step, tasks=16, shots=3, queries=9, negatives=40)
+def batch_of(pool: TaskPool, step: int = 0) -> EpisodeBatch:
+    return pool.batch(5, step, tasks=16, shots=3, queries=9, negatives=40, inner_negatives=25)
 
 
 @pytest.mark.parametrize("regime", ["tasks", "in-train"])
@@ -20,9 +20,13 @@ def test_what_is_marked_false_is_false_and_the_rest_true(umls: FewShotDataset, r
     for step in range(4):
         batch = batch_of(pool, step)
         for task, relation in enumerate(batch.relations.tolist()):
-            for part, marked in ((batch.references, batch.reference_false), (batch.queries, batch.query_false)):
+            for part, negatives, marked in (
+                (batch.references, batch.reference_negatives, batch.reference_false),
+                (batch.queries, batch.query_negatives, batch.query_false),
+            ):
+                assert marked is not None
                 for (head, tail), row in zip(part[task].tolist(), marked[task].tolist(), strict=True):
-                    for negative, is_false in zip(batch.negatives[task].tolist(), row, strict=True):
+                    for negative, is_false in zip(negatives[task].tolist(), row, strict=True):
                         ends = (head, negative) if relation < count else (negative, head)
                         assert is_false != bool(umls.facts.contain(ends[0], relation % count, ends[1]))
                     ends = (head, tail) if relation < count else (tail, head)

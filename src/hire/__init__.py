@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "load": "hire.teaching",
+    "fit": "hire.fitting",
+    "TrainedModel": "hire.teaching",
+    "TaughtRelation": "hire.teaching",
+    "RunSettings": "hire.settings",
+    "preset": "hire.settings",
     "open_dataset": "hire.catalog",
     "FewShotDataset": "hire.datasets",
     "Task": "hire.datasets",
@@ -25,8 +31,14 @@ __all__ = [
     "FewShotDataset",
     "HireError",
     "KnowledgeGraph",
+    "RunSettings",
     "Task",
+    "TaughtRelation",
+    "TrainedModel",
+    "fit",
+    "load",
     "open_dataset",
+    "preset",
 ]
 
 if TYPE_CHECKING:
@@ -35,7 +47,10 @@ if TYPE_CHECKING:
     from hire.datasets import FewShotDataset, Task
     from hire.episodes import EpisodeSampler
     from hire.errors import HireError
+    from hire.fitting import fit
     from hire.graph import KnowledgeGraph
+    from hire.settings import RunSettings, preset
+    from hire.teaching import TaughtRelation, TrainedModel, load
 
 
 def __getattr__(name: str) -> Any:

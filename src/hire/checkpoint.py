@@ -14,20 +14,23 @@ from torch import Tensor
 
 from hire import __version__
 from hire.datasets import FewShotDataset
+from hire.embeddings import Embeddings
 from hire.errors import HireError
 from hire.files import atomic_file, explain_os_errors
 from hire.models.hire import Hire, HireNetwork, HireSettings
+from hire.settings import RunSettings
 
 CONFIG, MODEL, STATE, METRICS = "config.json", "model.safetensors", "state.safetensors", "metrics.jsonl"
-FORMAT = 1
+PARTS = ("model", "training", "embedding", "fit")  # of the settings
+FORMAT = 2
 
 
-def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write named tensors, whole or not at all."""
+def save_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, str] | None = None) -> None:
+    """Write named tensors, and what there is to say about them, whole or not at all."""
     from safetensors.torch import save_file
 
     with atomic_file(path) as partial:
-        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, partial)
+        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, partial, about)
         partial.chmod(0o644)  # the library writes files that only their owner may read
 
 
@@ -64,16 +67,41 @@ def save_model(run: Path, model: Hire) -> None:
     save_tensors(run / MODEL, {"entities": model.entities, "projections": model.projections, **network})
 
 
-def save_config(run: Path, dataset: FewShotDataset, source: str, model: HireSettings, training: Any) -> None:
-    """Write what a run is: its dataset and its settings."""
-    content = {
+def save_embeddings(path: Path, embeddings: Embeddings, dataset: FewShotDataset) -> None:
+    """Write embeddings, and of which graph they are."""
+    tensors = {"entities": embeddings.entities, "relations": embeddings.relations}
+    save_tensors(path, tensors, {"fingerprint": fingerprint(dataset)})
+
+
+def load_embeddings(path: Path, dataset: FewShotDataset, dimension: int) -> Embeddings:
+    """Read embeddings that `save_embeddings` wrote; an error if they are of another graph, or too narrow."""
+    from safetensors import safe_open
+
+    tensors = load_tensors(path)
+    with safe_open(path, "pt") as opened:
+        of = (opened.metadata() or {}).get("fingerprint")
+    if of != fingerprint(dataset) or not {"entities", "relations"} <= tensors.keys():
+        raise HireError(f"has no embeddings of {dataset.name!r}", file=path, remedy="hire pretrain makes them")
+    if min(tensors[name].shape[1] for name in ("entities", "relations")) < dimension:
+        raise HireError(
+            f"has {tensors['entities'].shape[1]} dimensions, not {dimension}", file=path, remedy="say --dimension"
+        )
+    return Embeddings(tensors["entities"], tensors["relations"])
+
+
+def run_config(
+    dataset: FewShotDataset, source: str, settings: RunSettings, embeddings: Path | None = None
+) -> dict[str, Any]:
+    """What a run is: its dataset, its settings, and where its embeddings came from."""
+    parts = {part: asdict(getattr(settings, part)) for part in PARTS}
+    if embeddings is not None:
+        parts["embedding"] = {"file": str(embeddings), "dimension": settings.embedding.dimension}
+    return {
         "format": FORMAT,
         "hire": __version__,
         "dataset": {"name": dataset.name, "source": source, "fingerprint": fingerprint(dataset)},
-        "model": asdict(model),
-        "training": asdict(training),
+        **parts,
     }
-    write_json(run / CONFIG, content)
 
 
 def read_config(run: Path) -> dict[str, Any]:
@@ -81,7 +109,7 @@ def read_config(run: Path) -> dict[str, Any]:
     path = run / CONFIG
     try:
         config: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        known = config["format"] == FORMAT and {"dataset", "model", "training"} <= config.keys()
+        known = config["format"] == FORMAT and {"dataset", *PARTS} <= config.keys()
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise HireError(f"is not a run ({error})", file=run, remedy="hire train makes one") from error
     if not known:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +22,19 @@ class Contexts:
     relations: Tensor  # [..., 2, neighbors] int64: N_h, then N_t; an inverse relation is r + len(relations)
     entities: Tensor  # [..., 2, neighbors] int64
     mask: Tensor  # [..., 2, neighbors] bool
+
+    def tuples(self) -> Tuples:
+        """The real tuples alone."""
+        mask = self.mask.flatten(end_dim=-3).flatten(1)  # [contexts, 2 * neighbors]: N_h and N_t together
+        return Tuples(self.relations.view(mask.shape)[mask], self.entities.view(mask.shape)[mask], mask.sum(dim=1))
+
+
+class Tuples(NamedTuple):
+    """The tuples of some contexts, those of a context behind one another."""
+
+    relations: Tensor  # [tuples] int64
+    entities: Tensor  # [tuples] int64
+    lengths: Tensor  # [contexts] int64: how many tuples each context has
 
 
 class ContextSampler:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +15,6 @@ from torch import Tensor
 from hire.graph import KnowledgeGraph
 from hire.levels.entity import distance, normal, squared_distances
 from hire.optimizers import RowTable
-from hire.progress import track
 from hire.randomness import random_stream
 
 EmbeddingName = Literal["transe", "transh", "transd", "distmult", "complex", "complex-n3"]
@@ -83,37 +81,55 @@ def _cubes(vectors: Tensor) -> Tensor:
     return (real.square() + imaginary.square()).clamp_min(1e-12).pow(1.5).sum(-1).mean()
 
 
-def pretrain(
-    graph: KnowledgeGraph, settings: EmbeddingSettings, on_step: Callable[[int, float], None] | None = None
-) -> Embeddings:
-    """Learn embeddings of a graph; the same seed gives the same embeddings on the same machine."""
-    generator = random_stream(settings.seed, "embeddings")
-    torch_generator = torch.Generator().manual_seed(settings.seed)
-    entity_width, relation_width = widths(settings.model, settings.dimension)
-    scale = (settings.margin + 2) / settings.dimension if settings.model in TRANSLATIONAL else 0.1
+class EmbeddingTrainer:
+    """Learns embeddings of a graph step by step; a step depends on the seed and its number alone."""
 
-    def table(rows: int, width: int) -> RowTable:
-        weights = torch.empty(rows, width).uniform_(-scale, scale, generator=torch_generator)
-        if width > settings.dimension:
+    def __init__(self, graph: KnowledgeGraph, settings: EmbeddingSettings, device: torch.device | str = "cpu") -> None:
+        self.graph = graph
+        self.settings = settings
+        self.step = 0
+        self._triples = np.asarray(graph.triples)
+        generator = torch.Generator().manual_seed(settings.seed)
+        scale = (settings.margin + 2) / settings.dimension if settings.model in TRANSLATIONAL else 0.1
+
+        def table(rows: int, width: int) -> RowTable:
+            weights = torch.empty(rows, width).uniform_(-scale, scale, generator=generator)
             weights[:, settings.dimension :] *= 0.1  # projections begin small: the model begins as TransE
-        return RowTable(weights)
+            return RowTable(weights.to(device))
 
-    entities = table(len(graph.entities), entity_width)
-    relations = table(2 * len(graph.relations), relation_width)
-    triples = np.asarray(graph.triples)
-    with track(f"Embedding with {settings.model}", settings.steps) as advance:
-        for step in range(settings.steps):
-            chosen = triples[generator.integers(0, len(triples), settings.batch_size)].astype(np.int64)
-            inverse = generator.random(settings.batch_size) < 0.5
-            heads, tails = np.where(inverse, chosen[:, 2], chosen[:, 0]), np.where(inverse, chosen[:, 0], chosen[:, 2])
-            kinds = chosen[:, 1] + inverse * len(graph.relations)
-            negatives = generator.integers(0, len(graph.entities), settings.negatives)
-            rate = settings.rate * max(0.02, 1 - step / settings.steps)
-            loss = _step(settings, entities, relations, (heads, kinds, tails, negatives), rate)
-            if on_step is not None:
-                on_step(step, loss)
-            advance(1)
-    return Embeddings(entities.weights, relations.weights)
+        entity_width, relation_width = widths(settings.model, settings.dimension)
+        self.entities = table(len(graph.entities), entity_width)
+        self.relations = table(2 * len(graph.relations), relation_width)
+
+    def tables(self) -> dict[str, RowTable]:
+        """The tables by name, for checkpoints."""
+        return {"entities": self.entities, "relations": self.relations}
+
+    def train_step(self) -> float:
+        """One step; returns its loss."""
+        settings, graph = self.settings, self.graph
+        generator = random_stream(settings.seed, "embeddings", self.step)
+        chosen = self._triples[generator.integers(0, len(self._triples), settings.batch_size)].astype(np.int64)
+        inverse = generator.random(settings.batch_size) < 0.5
+        heads, tails = np.where(inverse, chosen[:, 2], chosen[:, 0]), np.where(inverse, chosen[:, 0], chosen[:, 2])
+        kinds = chosen[:, 1] + inverse * len(graph.relations)
+        negatives = generator.integers(0, len(graph.entities), settings.negatives)
+        rate = settings.rate * max(0.02, 1 - self.step / settings.steps)
+        loss = _step(settings, self.entities, self.relations, (heads, kinds, tails, negatives), rate)
+        self.step += 1
+        return loss
+
+    def embeddings(self) -> Embeddings:
+        """What has been learned so far."""
+        return Embeddings(self.entities.weights.cpu(), self.relations.weights.cpu())
+
+
+def pretrain(graph: KnowledgeGraph, settings: EmbeddingSettings) -> Embeddings:
+    """Learn embeddings of a graph; the same seed gives the same embeddings on the same machine."""
+    trainer = EmbeddingTrainer(graph, settings)
+    while trainer.step < settings.steps:
+        trainer.train_step()
+    return trainer.embeddings()
 
 
 def _step(
@@ -125,13 +141,17 @@ def _step(
 ) -> float:
     heads, kinds, tails, negatives = batch
     size = len(heads)
-    entity_rows, places = np.unique(np.concatenate([heads, tails, negatives]), return_inverse=True)
-    relation_rows, kind_places = np.unique(kinds, return_inverse=True)
-    entity_numbers, relation_numbers = torch.from_numpy(entity_rows), torch.from_numpy(relation_rows)
+    distinct = (
+        *np.unique(np.concatenate([heads, tails, negatives]), return_inverse=True),
+        *np.unique(kinds, return_inverse=True),
+    )
+    entity_numbers, places, relation_numbers, kind_places = (
+        torch.from_numpy(numbers).to(entities.weights.device) for numbers in distinct
+    )
     of_entities, of_relations = entities.rows(entity_numbers), relations.rows(relation_numbers)
-    vectors = F.embedding(torch.from_numpy(places), of_entities)
+    vectors = F.embedding(places, of_entities)
     head, tail, false = vectors[:size], vectors[size : 2 * size], vectors[2 * size :]
-    relation = F.embedding(torch.from_numpy(kind_places), of_relations)
+    relation = F.embedding(kind_places, of_relations)
     negative = logits(settings.model, settings.margin, head, relation, false)  # [batch, negatives]
     alone = (vectors[:, None] for vectors in (head, relation, tail))  # each triple a group of its own
     positive = logits(settings.model, settings.margin, *alone)[:, 0, 0]  # [batch]

@@ -25,13 +25,20 @@ REDRAWS = 8  # of negatives that turn out to be true, before all candidates are 
 
 @dataclass(frozen=True)
 class EpisodeBatch:
-    """Episodes as integers; every tensor is int64."""
+    """Episodes as integers, int64.
+
+    Negatives belong to one pair each, and are false tails of its head; or [batch, negatives] are shared by all pairs of
+    an episode, and beside them is said for which pairs each is false.
+    """
 
     relations: Tensor  # [batch]
     references: Tensor  # [batch, shots, 2]: head, tail
-    reference_negatives: Tensor  # [batch, shots, negatives]: false tails of the references' heads
+    reference_negatives: Tensor  # [batch, shots, negatives], or [batch, negatives]
     queries: Tensor  # [batch, queries, 2]
-    query_negatives: Tensor  # [batch, queries, negatives]
+    query_negatives: Tensor  # [batch, queries, negatives], or [batch, negatives]
+    reference_false: Tensor | None = None  # [batch, shots, negatives] bool, for shared negatives
+    query_false: Tensor | None = None  # [batch, queries, negatives] bool
+    candidates: Tensor | None = None  # [batch]: how many entities shared negatives were drawn from
 
 
 class EpisodeSampler:

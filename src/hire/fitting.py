@@ -8,88 +8,79 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from hire.catalog import cache_directory, open_dataset
 from hire.checkpoint import (
     CONFIG,
     METRICS,
+    PARTS,
     STATE,
     fingerprint,
-    load_model,
+    load_embeddings,
     load_optimizer,
     load_tensors,
     optimizer_tensors,
     read_config,
-    save_config,
+    run_config,
+    save_embeddings,
     save_model,
     save_tensors,
+    write_json,
 )
 from hire.datasets import FewShotDataset
 from hire.drawing import curves_svg
-from hire.embeddings import Embeddings, EmbeddingSettings, pretrain
+from hire.embeddings import Embeddings, EmbeddingSettings, EmbeddingTrainer
 from hire.errors import HireError
 from hire.evaluation import evaluate
 from hire.files import atomic_file
-from hire.models.hire import Hire, HireSettings
+from hire.models.hire import Hire, HireNetwork
+from hire.optimizers import RowTable
 from hire.progress import track
-from hire.training import HireTrainer, TrainingSettings
+from hire.settings import RunSettings
+from hire.training import HireTrainer
 
-CURVES, CARD = "curves.svg", "README.md"
-
-
-@dataclass(frozen=True)
-class FitSettings:
-    """When to look at dev, and when to stop."""
-
-    evaluate_every: int = 500
-    evaluate_shots: tuple[int, ...] = (1, 3, 5)  # the choice is by the mean of their MRR on dev
-    max_minutes: float | None = None
-
-
-def embeddings_of(dataset: FewShotDataset, settings: EmbeddingSettings) -> Embeddings:
-    """The embeddings of a dataset's background graph, from the cache if they were learned before."""
-    state = json.dumps([asdict(settings), fingerprint(dataset)])
-    path = cache_directory() / f"embeddings-{hashlib.sha256(state.encode()).hexdigest()[:16]}.safetensors"
-    if path.exists():
-        try:
-            tensors = load_tensors(path)
-            return Embeddings(tensors["entities"], tensors["relations"])
-        except (HireError, KeyError):  # a damaged cache is made anew
-            pass
-    found = pretrain(dataset.graph, settings)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_tensors(path, {"entities": found.entities, "relations": found.relations})
-    except (HireError, OSError):  # the cache is a convenience
-        pass
-    return found
+CURVES, CARD, TENSORBOARD = "curves.svg", "README.md", "tensorboard"
+SECONDS_BETWEEN_STATES = 60.0  # of pre-training
 
 
 def fit(
-    source: str,
-    run: Path,
-    model: HireSettings,
-    training: TrainingSettings,
-    embedding: EmbeddingSettings,
-    settings: FitSettings,
+    source: str | Path,
+    run: str | Path,
+    settings: RunSettings | None = None,
     *,
+    embeddings: Path | None = None,
     resume: bool = False,
+    max_minutes: float | None = None,
+    device: str = "cpu",
+    tensorboard: bool = False,
 ) -> dict[str, Any]:
-    """Train a HiRe on a dataset into a run; returns the figures of the best step on dev."""
+    """Train a HiRe on a dataset into a run; returns the figures of the best step on dev.
+
+    Embeddings are those of a file, or from the cache, or learned first; max_minutes counts them in.
+    """
+    deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
+    run, settings = Path(run), settings or RunSettings()
     dataset = open_dataset(source)
-    for shots in settings.evaluate_shots:
+    for shots in settings.evaluated_shots:
         dataset.split("dev", shots)
+    config = run_config(dataset, str(source), settings, embeddings)
     if resume:
-        _check_same(run, dataset, model, training)
+        _check_same(run, config)
     elif (run / CONFIG).exists():
         raise HireError("is a run already", file=run, remedy="say --resume to go on with it, or choose another place")
-    trainer = HireTrainer(dataset, embeddings_of(dataset, embedding), model, training)
+    writer = _tensorboard(run) if tensorboard else None
+    if embeddings is None:
+        start = embeddings_of(dataset, settings.embedding, device)
+    else:
+        start = load_embeddings(embeddings, dataset, settings.embedding.dimension)
+    trainer = HireTrainer(dataset, start, settings.model, settings.training, device)
     history: list[dict[str, Any]] = []
     if resume and (run / STATE).exists():
         _load_state(trainer, run)
@@ -97,40 +88,109 @@ def fit(
         history = [entry for entry in map(json.loads, lines) if entry["step"] <= trainer.step]
     elif not resume:
         run.mkdir(parents=True, exist_ok=True)
-        save_config(run, dataset, source, model, training)
-    deadline = None if settings.max_minutes is None else time.monotonic() + 60 * settings.max_minutes
-    finished = _train(trainer, run, history, settings, deadline)
+        write_json(run / CONFIG, config)
+    finished = _train(trainer, run, history, settings, deadline, writer)
     if not history:  # stopped before the first look at dev
-        history = [_look(trainer, settings, [0.0])]
+        history = [_look(trainer, settings)]
         save_model(run, trainer.model())
-    best = max(history, key=lambda entry: entry["dev"]["mean"])
-    _write_card(run, dataset, training, trainer.step, best)
+    best = _best(history)
+    _write_card(run, dataset, settings, trainer.step, best)
     return {**best, "finished": finished, "steps": trainer.step}
 
 
 def _train(
-    trainer: HireTrainer, run: Path, history: list[dict[str, Any]], settings: FitSettings, deadline: float | None
+    trainer: HireTrainer,
+    run: Path,
+    history: list[dict[str, Any]],
+    settings: RunSettings,
+    deadline: float | None,
+    writer: Any,
 ) -> bool:
     """Train to the end, or to the deadline; on an interruption the step is finished and kept first."""
-    with track("Training", trainer.training.steps) as advance, _postponed_interruption() as interrupted:
+    steps = settings.training.steps
+    note = ""
+    with track("Training", steps) as advance, _postponed_interruption() as interrupted:
         advance(trainer.step)
-        while trainer.step < trainer.training.steps:
-            trainer.train_step()
-            advance(1)
-            if trainer.step % settings.evaluate_every == 0 or trainer.step == trainer.training.steps:
-                best = max((past["dev"]["mean"] for past in history), default=-1.0)
-                history.append(_look(trainer, settings, trainer.losses))
+        while trainer.step < steps and not _given_up(history, settings.fit.patience):
+            loss = trainer.train_step()
+            advance(1, f"loss {loss:.3f}{note}")
+            if trainer.step % settings.fit.evaluate_every == 0 or trainer.step == steps:
+                history.append(_look(trainer, settings))
                 trainer.losses = []
-                if history[-1]["dev"]["mean"] > best:
+                if _best(history) is history[-1]:
                     save_model(run, trainer.model())
                 _save_state(trainer, run, history)
+                note = f", dev MRR {history[-1]['dev']['mean']:.3f}, best {_best(history)['dev']['mean']:.3f}"
+                if writer is not None:
+                    _write_scalars(writer, history[-1])
             elif interrupted() or (deadline is not None and time.monotonic() > deadline):
                 _save_state(trainer, run, history)
             if interrupted():
                 raise KeyboardInterrupt
             if deadline is not None and time.monotonic() > deadline:
-                return trainer.step == trainer.training.steps
+                return trainer.step == steps
     return True
+
+
+def _best(history: list[dict[str, Any]]) -> dict[str, Any]:
+    """The first of the best looks at dev."""
+    return max(history, key=lambda entry: float(entry["dev"]["mean"]))
+
+
+def _given_up(history: list[dict[str, Any]], patience: int | None) -> bool:
+    """Whether the last looks at dev, as many as patience has it, brought nothing better."""
+    return patience is not None and bool(history) and len(history) - 1 - history.index(_best(history)) >= patience
+
+
+def embeddings_of(dataset: FewShotDataset, settings: EmbeddingSettings, device: str = "cpu") -> Embeddings:
+    """The embeddings of a dataset's background graph, from the cache if they were learned before.
+
+    What was learned until an interruption is in the cache as well, and is gone on with.
+    """
+    path = embeddings_path(dataset, settings)
+    try:
+        return load_embeddings(path, dataset, settings.dimension)
+    except HireError:  # there is none, or it is damaged and made anew
+        pass
+    found = _learn_embeddings(dataset, settings, path.with_suffix(".state.safetensors"), device)
+    with suppress(HireError, OSError):  # the cache is a convenience
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_embeddings(path, found, dataset)
+        path.with_suffix(".state.safetensors").unlink(missing_ok=True)
+    return found
+
+
+def embeddings_path(dataset: FewShotDataset, settings: EmbeddingSettings) -> Path:
+    """Where embeddings are kept."""
+    state = json.dumps([asdict(settings), fingerprint(dataset)])
+    return cache_directory() / f"embeddings-{hashlib.sha256(state.encode()).hexdigest()[:16]}.safetensors"
+
+
+def _learn_embeddings(dataset: FewShotDataset, settings: EmbeddingSettings, state: Path, device: str) -> Embeddings:
+    trainer = EmbeddingTrainer(dataset.graph, settings, device)
+    with suppress(HireError, KeyError):
+        tensors = load_tensors(state)
+        _load_tables(trainer.tables(), tensors)
+        trainer.step = int(tensors["step"])
+
+    def keep() -> None:
+        with suppress(HireError, OSError):
+            state.parent.mkdir(parents=True, exist_ok=True)
+            save_tensors(state, {**_table_tensors(trainer.tables()), "step": torch.tensor(trainer.step)})
+
+    kept = time.monotonic()
+    with track(f"Embedding with {settings.model}", settings.steps) as advance, _postponed_interruption() as interrupted:
+        advance(trainer.step)
+        while trainer.step < settings.steps:
+            loss = trainer.train_step()
+            advance(1, f"loss {loss:.3f}")
+            if interrupted():
+                keep()
+                raise KeyboardInterrupt
+            if time.monotonic() - kept > SECONDS_BETWEEN_STATES:
+                keep()
+                kept = time.monotonic()
+    return trainer.embeddings()
 
 
 @contextmanager
@@ -149,9 +209,9 @@ def _postponed_interruption() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-def _look(trainer: HireTrainer, settings: FitSettings, losses: list[float]) -> dict[str, Any]:
-    figures = dev_figures(trainer.model(), trainer.dataset, settings.evaluate_shots)
-    return {"step": trainer.step, "loss": sum(losses) / len(losses), "dev": figures}
+def _look(trainer: HireTrainer, settings: RunSettings) -> dict[str, Any]:
+    figures = dev_figures(trainer.model(), trainer.dataset, settings.evaluated_shots)
+    return {"step": trainer.step, "loss": sum(trainer.losses) / max(1, len(trainer.losses)), "dev": figures}
 
 
 def dev_figures(model: Hire, dataset: FewShotDataset, shots: tuple[int, ...]) -> dict[str, float]:
@@ -161,9 +221,9 @@ def dev_figures(model: Hire, dataset: FewShotDataset, shots: tuple[int, ...]) ->
 
 
 def _save_state(trainer: HireTrainer, run: Path, history: list[dict[str, Any]]) -> None:
-    tensors = {f"network.{name}": tensor for name, tensor in trainer.network.state_dict().items()}
-    for name, table in trainer.tables().items():
-        tensors |= {f"{name}.{part}": tensor for part, tensor in table.state().items()}
+    tensors = _table_tensors(trainer.tables())
+    for name, network in _networks(trainer).items():
+        tensors |= {f"{name}.{part}": tensor for part, tensor in network.state_dict().items()}
     tensors |= optimizer_tensors(trainer.optimizer)
     tensors |= {"step": torch.tensor(trainer.step), "losses": torch.tensor(trainer.losses, dtype=torch.float64)}
     with atomic_file(run / METRICS) as partial:
@@ -175,26 +235,52 @@ def _save_state(trainer: HireTrainer, run: Path, history: list[dict[str, Any]]) 
 
 def _load_state(trainer: HireTrainer, run: Path) -> None:
     tensors = load_tensors(run / STATE)
-    trainer.network.load_state_dict(
-        {name.removeprefix("network."): tensor for name, tensor in tensors.items() if name.startswith("network.")}
-    )
-    for name, table in trainer.tables().items():
-        table.load({part: tensors[f"{name}.{part}"] for part in table.state()})
+    for name, network in _networks(trainer).items():
+        network.load_state_dict({part: tensors[f"{name}.{part}"] for part in network.state_dict()})
+    _load_tables(trainer.tables(), tensors)
     load_optimizer(trainer.optimizer, tensors)
     trainer.step = int(tensors["step"])
     trainer.losses = tensors["losses"].tolist()
 
 
-def _check_same(run: Path, dataset: FewShotDataset, model: HireSettings, training: TrainingSettings) -> None:
-    config = read_config(run)
-    if config["dataset"]["fingerprint"] != fingerprint(dataset):
+def _networks(trainer: HireTrainer) -> dict[str, HireNetwork]:
+    return {"network": trainer.network, "averaged": trainer.averaged_network}
+
+
+def _table_tensors(tables: dict[str, RowTable]) -> dict[str, Tensor]:
+    return {f"{name}.{part}": tensor for name, table in tables.items() for part, tensor in table.state().items()}
+
+
+def _load_tables(tables: dict[str, RowTable], tensors: dict[str, Tensor]) -> None:
+    for name, table in tables.items():
+        table.load({part: tensors[f"{name}.{part}"] for part in table.state()})
+
+
+def _tensorboard(run: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise HireError("TensorBoard is not installed", remedy="pip install 'hire[tensorboard]'") from error
+    return SummaryWriter(str(run / TENSORBOARD))
+
+
+def _write_scalars(writer: Any, entry: dict[str, Any]) -> None:
+    writer.add_scalar("loss", entry["loss"], entry["step"])
+    for name, value in entry["dev"].items():
+        writer.add_scalar(f"dev MRR/{name}", value, entry["step"])
+    writer.flush()
+
+
+def _check_same(run: Path, config: dict[str, Any]) -> None:
+    before = read_config(run)
+    if before["dataset"]["fingerprint"] != config["dataset"]["fingerprint"]:
         raise HireError("was begun with another dataset", file=run, remedy="give the same DATASET, or another -o")
-    now = json.loads(json.dumps({"model": asdict(model), "training": asdict(training)}))
+    now = json.loads(json.dumps(config))
     changed = [
-        f"{name} is {value!r}, was {config[part].get(name)!r}"
-        for part in now
+        f"{name} is {value!r}, was {before[part].get(name)!r}"
+        for part in PARTS
         for name, value in now[part].items()
-        if value != config[part].get(name)
+        if value != before[part].get(name)
     ]
     if changed:
         raise HireError(
@@ -207,10 +293,11 @@ def _check_same(run: Path, dataset: FewShotDataset, model: HireSettings, trainin
 def _write_card(
     run: Path,
     dataset: FewShotDataset,
-    training: TrainingSettings,
+    settings: RunSettings,
     steps: int,
     best: dict[str, Any],
 ) -> None:
+    training = settings.training
     figures = ", ".join(f"{name} {value:.3f}" for name, value in best["dev"].items())
     text = f"""# HiRe on {dataset.name}
 
@@ -225,11 +312,3 @@ Use it with the dataset it was trained on: `hire evaluate {run.name}`. It knows 
 """
     with atomic_file(run / CARD) as partial:
         partial.write_text(text, "utf-8")
-
-
-def load(run: str | Path, dataset: str | Path | None = None) -> tuple[Hire, FewShotDataset]:
-    """The model of a run and its dataset, which is looked for where it was unless another place is given."""
-    run = Path(run)
-    source = dataset if dataset is not None else read_config(run)["dataset"]["source"]
-    opened = open_dataset(source)
-    return load_model(run, opened), opened

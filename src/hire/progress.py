@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -18,11 +19,18 @@ def show(shown: bool = True) -> None:
     _shown = shown
 
 
+class Advance(Protocol):
+    """Tells what has been done since the last call, and what else is worth showing."""
+
+    def __call__(self, done: float, note: str = "") -> None:
+        """Add to what is done."""
+
+
 @contextmanager
-def track(description: str, total: float | None = None, *, bytes_: bool = False) -> Iterator[Callable[[float], None]]:
+def track(description: str, total: float | None = None, *, bytes_: bool = False) -> Iterator[Advance]:
     """Report the progress of a block of work; the block calls the yielded function with what it has done."""
     if not _shown:
-        yield lambda _done: None
+        yield lambda done, note="": None
     elif sys.stderr.isatty():
         with _bar(description, total, bytes_) as advance:
             yield advance
@@ -31,7 +39,7 @@ def track(description: str, total: float | None = None, *, bytes_: bool = False)
 
 
 @contextmanager
-def _bar(description: str, total: float | None, bytes_: bool) -> Iterator[Callable[[float], None]]:
+def _bar(description: str, total: float | None, bytes_: bool) -> Iterator[Advance]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -43,27 +51,29 @@ def _bar(description: str, total: float | None, bytes_: bool) -> Iterator[Callab
     )
 
     amount = DownloadColumn() if bytes_ else MofNCompleteColumn()
-    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
+    note_column = TextColumn("{task.fields[note]}")
+    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn(), note_column)
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(description, total=total)
-        yield lambda done: progress.advance(task, done)
+        task = progress.add_task(description, total=total, note="")
+        yield lambda done, note="": progress.update(task, advance=done, note=note)
 
 
-def _lines(description: str, total: float | None) -> Callable[[float], None]:
+def _lines(description: str, total: float | None) -> Advance:
     start = last = time.monotonic()
     done_so_far = 0.0
 
-    def advance(done: float) -> None:
+    def advance(done: float, note: str = "") -> None:
         nonlocal last, done_so_far
         done_so_far += done
         now = time.monotonic()
         if now - last < SECONDS_BETWEEN_LINES:
             return
         last = now
+        note = note and f", {note}"
         if total:
             left = (now - start) * max(0.0, total / max(done_so_far, 1e-9) - 1)
-            print(f"{description}: {done_so_far / total:.0%}, {left:.0f} s left", file=sys.stderr, flush=True)
+            print(f"{description}: {done_so_far / total:.0%}, {left:.0f} s left{note}", file=sys.stderr, flush=True)
         else:
-            print(f"{description}: {done_so_far:,.0f}", file=sys.stderr, flush=True)
+            print(f"{description}: {done_so_far:,.0f}{note}", file=sys.stderr, flush=True)
 
     return advance

@@ -12,10 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from hire.datasets import Facts, FewShotDataset
-from hire.episodes import Regime, background_pairs, draw_distinct
+from hire.episodes import EpisodeBatch, Regime, background_pairs, draw_distinct
 from hire.errors import HireError
 from hire.graph import row_offsets
 from hire.randomness import random_stream
@@ -41,19 +40,6 @@ class TaskShares:
     background: float = 0.3
     types: float = 0.3
     inverse: bool = True
-
-
-@dataclass(frozen=True)
-class MetaBatch:
-    """Some tasks with references and queries, and negatives that all of a task's queries share."""
-
-    relations: Tensor  # [tasks] int64: to take a triplet out of its own context
-    references: Tensor  # [tasks, shots, 2] int64: head, tail
-    queries: Tensor  # [tasks, queries, 2] int64
-    negatives: Tensor  # [tasks, negatives] int64: candidates of the task
-    reference_false: Tensor  # [tasks, shots, negatives] bool: where a negative is not a true tail of the head
-    query_false: Tensor  # [tasks, queries, negatives] bool
-    correction: Tensor  # [tasks] float32: the logarithm of how many candidates a negative stands for
 
 
 class TaskPool:
@@ -82,8 +68,10 @@ class TaskPool:
     def __len__(self) -> int:
         return len(self.kinds)
 
-    def batch(self, seed: int, step: int, *, tasks: int, shots: int, queries: int, negatives: int) -> MetaBatch:
-        """The batch of a step."""
+    def batch(
+        self, seed: int, step: int, *, tasks: int, shots: int, queries: int, negatives: int, inner_negatives: int
+    ) -> EpisodeBatch:
+        """The batch of a step; the references' negatives are the first of the queries'."""
         generator = random_stream(seed, "episodes", step)
         chosen = np.minimum(np.searchsorted(self._cumulated, generator.random(tasks)), len(self) - 1)
         places = draw_distinct(generator, self._sizes[chosen], shots, queries)
@@ -92,14 +80,20 @@ class TaskPool:
         drawn = (generator.random((tasks, negatives)) * counts[:, None]).astype(np.int64)
         false_tails = self._candidates[self._candidate_starts[chosen][:, None] + drawn].astype(np.int64)
         is_false = ~self._true_among(chosen, pairs[..., 0], false_tails)  # [tasks, shots + queries, negatives]
-        return MetaBatch(
-            torch.from_numpy(self._relations[chosen]),
-            torch.from_numpy(pairs[:, :shots]),
-            torch.from_numpy(pairs[:, shots:]),
-            torch.from_numpy(false_tails),
-            torch.from_numpy(is_false[:, :shots]),
-            torch.from_numpy(is_false[:, shots:]),
-            torch.from_numpy(np.log(np.maximum(counts / negatives, 1)).astype(np.float32)),
+        return EpisodeBatch(
+            *map(
+                torch.from_numpy,
+                (
+                    self._relations[chosen],
+                    pairs[:, :shots],
+                    false_tails[:, :inner_negatives],
+                    pairs[:, shots:],
+                    false_tails,
+                    is_false[:, :shots, :inner_negatives],
+                    is_false[:, shots:],
+                    counts,
+                ),
+            )
         )
 
     def _true_among(

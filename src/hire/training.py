@@ -2,43 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from hire.contexts import Contexts, ContextSampler
+from hire.contexts import Contexts, ContextSampler, Tuples
 from hire.datasets import FewShotDataset
 from hire.embeddings import Embeddings
-from hire.episodes import Regime
-from hire.levels.context import ContextEncoder, info_nce
+from hire.episodes import EpisodeBatch, EpisodeSampler, Regime
+from hire.levels.context import info_nce
 from hire.levels.entity import Vectors
 from hire.models.hire import Hire, HireNetwork, HireSettings
-from hire.optimizers import RowTable
+from hire.optimizers import RowTable, kept_share
 from hire.randomness import random_stream
-from hire.taskpool import MetaBatch, TaskPool, TaskShares
+from hire.taskpool import TaskPool, TaskShares
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How HiRe is trained with the preset `fast`."""
+    """How HiRe is trained; the defaults are those of the preset `fast`."""
 
     steps: int = 5_000
     shots: tuple[int, ...] = (1, 2, 3, 4, 5)  # each step draws one of them
+    regime: Regime = "in-train"
+    batches: Literal["pooled", "episodes"] = "pooled"  # a pool with many kinds of task, or the paper's episodes
+    shares: TaskShares = field(default_factory=TaskShares)  # of the pool
     tasks: int = 32  # in a step
     queries: int = 48  # of a task
-    negatives: int = 128  # shared by the queries of a task
+    negatives: int = 128  # shared by the queries of a task; of each query, in the paper's episodes
     inner_negatives: int = 32  # of these, for the references
-    regime: Regime = "in-train"
-    shares: TaskShares = field(default_factory=TaskShares)
+    context_references: int | None = 16  # for which the context loss is computed in a step; None for all
     table_rate: float = 3e-3  # of row-wise Adam, for entities, projections and relations
     network_rate: float = 1e-3  # of Adam
     final_rate: float = 0.05  # both fall linearly to this share
-    embedding_norm: float = 1.5  # to which pre-trained embeddings are scaled, in the mean of squares
-    correction: float = 0.5  # how much of the logarithm of candidates a negative stands for counts
-    context_references: int = 16  # for which the context loss is computed in a step
-    clip: float = 5.0  # largest norm of the network's gradient
+    averaging: float | None = 0.1  # the share of all steps that the averaged weights reach back; None for no average
+    embedding_norm: float | None = 1.5  # to which pre-trained embeddings are scaled, in the mean of squares
+    clip: float | None = 5.0  # largest norm of the network's gradient
     seed: int = 0
 
 
@@ -51,26 +56,34 @@ class HireTrainer:
         embeddings: Embeddings,
         model: HireSettings,
         training: TrainingSettings,
+        device: torch.device | str = "cpu",
     ) -> None:
         torch.manual_seed(training.seed)
         self.dataset = dataset
         self.training = training
-        self.pool = TaskPool(dataset, training.regime, training.shares)
+        self.device = torch.device(device)
+        self.draw = _pooled(dataset, training) if training.batches == "pooled" else _episodes(dataset, training)
         self.contexts = ContextSampler(dataset.graph)
-        self.network = HireNetwork(model)
+        self.network = HireNetwork(model).to(self.device)
         start, relations = (part[:, : model.dimension] for part in (embeddings.entities, embeddings.relations))
-        scale = training.embedding_norm / start.square().sum(dim=1).mean().sqrt()
-        self.entities = RowTable(start * scale)
-        self.projections = RowTable(0.02 * torch.randn(len(start), model.dimension))
-        self.relations = RowTable(relations * scale)
+        if training.embedding_norm is not None:
+            scale = training.embedding_norm / start.square().sum(dim=1).mean().sqrt()
+            start, relations = start * scale, relations * scale
+        reach = None if training.averaging is None else training.averaging * training.steps
+        self.entities, self.projections, self.relations = (
+            RowTable(table.to(self.device, copy=True), averaging=reach)
+            for table in (start, 0.02 * torch.randn(len(start), model.dimension), relations)
+        )
+        self.kept = kept_share(reach)
+        self.averaged_network = deepcopy(self.network)
         trained = [parameter for parameter in self.network.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.Adam(trained, lr=training.network_rate)
         self.step = 0
         self.losses: list[float] = []  # since they were last looked at
 
     def model(self) -> Hire:
-        """The model as it is now."""
-        return Hire(self.network, self.entities.weights, self.projections.weights, self.training.seed)
+        """The model as it is now, with averaged weights if they are kept."""
+        return Hire(self.averaged_network, self.entities.averaged(), self.projections.averaged(), self.training.seed)
 
     def tables(self) -> dict[str, RowTable]:
         """The tables by name, for checkpoints."""
@@ -81,100 +94,85 @@ class HireTrainer:
         settings = self.training
         torch.manual_seed(settings.seed * 1_000_003 + self.step)  # drop path; a step depends on its number alone
         generator = random_stream(settings.seed, "training", self.step)
-        batch = self.pool.batch(
-            settings.seed,
-            self.step,
-            tasks=settings.tasks,
-            shots=int(generator.choice(settings.shots)),
-            queries=settings.queries,
-            negatives=settings.negatives,
-        )
+        batch = self.draw(self.step, int(generator.choice(settings.shots)))
         self.network.train()
-        loss, parts = self._losses(batch, generator)
-        self._update(loss, parts)
+        loss, rows = self._losses(batch, generator)
+        self._update(loss, rows)
         self.step += 1
         self.losses.append(loss.item())
         return self.losses[-1]
 
-    def _losses(self, batch: MetaBatch, generator: np.random.Generator) -> tuple[Tensor, _Rows]:
+    def _losses(self, batch: EpisodeBatch, generator: np.random.Generator) -> tuple[Tensor, _Rows]:
         """The objective L(Q) + lambda L_c (Eq. 21), and the rows of the tables that it was computed from."""
-        settings, network = self.training, self.network
-        used = [batch.references, batch.queries, batch.negatives]
-        context = None
+        network = self.network
+        used = [batch.references, batch.reference_negatives, batch.queries, batch.query_negatives]
+        contexts = None
         if network.context is not None:
-            context = self._draw_contexts(batch, generator)
-            used += [context[0], context[1].entities, context[2].entities]
+            pairs, contexts = self._draw_contexts(batch, generator)
+            used += [pairs, contexts.entities]
         numbers, places = torch.unique(torch.cat([part.flatten() for part in used]), return_inverse=True)
-        places = places.split([part.numel() for part in used])
+        numbers = numbers.to(self.device)
         rows = _Rows(numbers, self.entities.rows(numbers), self.projections.rows(numbers))
-
-        def vectors(index: int, shape: torch.Size) -> Vectors:
-            chosen = places[index].view(shape)
-            embedding = torch.nn.functional.embedding
-            return Vectors(embedding(chosen, rows.entities), embedding(chosen, rows.projections))
-
-        references, queries, negatives = (vectors(i, part.shape) for i, part in enumerate(used[:3]))
-        inner = slice(0, settings.inner_negatives)
-        correction = settings.correction * batch.correction
-        extra = settings.correction * float(np.log(settings.negatives / settings.inner_negatives))
+        split = places.to(self.device).split([part.numel() for part in used])
+        references, reference_negatives, queries, query_negatives = (
+            rows.vectors(chosen.view(part.shape)) for chosen, part in zip(split[:4], used[:4], strict=True)
+        )
+        reference_false, query_false, candidates = (
+            None if part is None else part.to(self.device)
+            for part in (batch.reference_false, batch.query_false, batch.candidates)
+        )
         relation = network.adapt(
-            _column(references, 0),
-            _column(references, 1),
-            Vectors(*(part[:, inner] for part in negatives)),
-            batch.reference_false[..., inner],
-            correction + extra,
+            _column(references, 0), _column(references, 1), reference_negatives, reference_false, candidates
         )
         losses = network.losses(
-            relation, _column(queries, 0), _column(queries, 1), negatives, batch.query_false, correction
+            relation, _column(queries, 0), _column(queries, 1), query_negatives, query_false, candidates
         )
         loss = losses.mean()
-        if context is not None and network.context is not None:
-            contrast = self._context_loss(network.context, context, places[3:], rows)
-            loss = loss + network.settings.context_weight * contrast
+        if contexts is not None:
+            triplets = F.embedding(split[4], rows.entities).view(-1, 2 * network.settings.dimension)
+            tuples = Tuples(contexts.relations.to(self.device), split[5], contexts.lengths.to(self.device))
+            loss = loss + network.settings.context_weight * self._context_loss(triplets, tuples, rows)
         return loss, rows
 
-    def _draw_contexts(self, batch: MetaBatch, generator: np.random.Generator) -> tuple[Tensor, Contexts, Contexts]:
-        """Some references [n, 2] with their true contexts and their false ones [n * N]."""
+    def _draw_contexts(self, batch: EpisodeBatch, generator: np.random.Generator) -> tuple[Tensor, Tuples]:
+        """Some references [n, 2] with their true contexts, then N false ones for each."""
         shots = batch.references.shape[1]
         pairs = batch.references.flatten(0, 1)
-        chosen = generator.choice(len(pairs), min(self.training.context_references, len(pairs)), replace=False)
+        chosen = np.arange(len(pairs))
+        if self.training.context_references is not None:
+            chosen = generator.choice(chosen, min(self.training.context_references, len(pairs)), replace=False)
         true = self.contexts.true(pairs[chosen], batch.relations[chosen // shots])
         copies = self.network.settings.false_contexts
         repeated = Contexts(*(part.repeat_interleave(copies, dim=0) for part in vars(true).values()))
-        return pairs[chosen], true, self.contexts.false(repeated, generator)
+        false = self.contexts.false(repeated, generator)
+        parts = zip(true.tuples(), false.tuples(), strict=True)
+        return pairs[chosen], Tuples(*(torch.cat(both) for both in parts))
 
-    def _context_loss(
-        self,
-        encoder: ContextEncoder,
-        context: tuple[Tensor, Contexts, Contexts],
-        places: tuple[Tensor, ...],
-        rows: _Rows,
-    ) -> Tensor:
+    def _context_loss(self, triplets: Tensor, tuples: Tuples, rows: _Rows) -> Tensor:
         """L_c, the mean over some references (Eq. 5)."""
-        settings = self.network.settings
-        pairs, true, false = context
-        kinds = torch.cat([true.relations.flatten(), false.relations.flatten()])
-        rows.relation_numbers, kind_places = torch.unique(kinds, return_inverse=True)
+        network = self.network
+        if network.context is None:
+            return triplets.new_zeros(())
+        rows.relation_numbers, kinds = torch.unique(tuples.relations, return_inverse=True)
         rows.relations = self.relations.rows(rows.relation_numbers)
-        of_true, of_false = kind_places.split([true.relations.numel(), false.relations.numel()])
-        triplets = torch.nn.functional.embedding(places[0].view(pairs.shape), rows.entities).flatten(1)
-        in_rows = [
-            Contexts(kinds.view(part.mask.shape), entities.view(part.mask.shape), part.mask)
-            for part, kinds, entities in ((true, of_true, places[1]), (false, of_false, places[2]))
-        ]
-        of_true, of_false = (encoder(part, rows.relations, rows.entities) for part in in_rows)
-        of_false = of_false.unflatten(0, (len(pairs), settings.false_contexts))
-        return info_nce(triplets, of_true, of_false, settings.context_temperature).mean()
+        encoded = network.context(tuples._replace(relations=kinds), rows.relations, rows.entities)
+        true, false = encoded.split([len(triplets), len(encoded) - len(triplets)])
+        false = false.unflatten(0, (len(triplets), network.settings.false_contexts))
+        return info_nce(triplets, true, false, network.settings.context_temperature).mean()
 
     def _update(self, loss: Tensor, rows: _Rows) -> None:
         settings = self.training
         share = max(settings.final_rate, 1 - self.step / settings.steps)
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip)
+        if settings.clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip)
         for group in self.optimizer.param_groups:
             group["lr"] = settings.network_rate * share
         self.optimizer.step()
+        with torch.no_grad():
+            for average, now in zip(self.averaged_network.parameters(), self.network.parameters(), strict=True):
+                average.lerp_(now, 1 - self.kept)
         rate = settings.table_rate * share
         for table, numbers, used in (
             (self.entities, rows.numbers, rows.entities),
@@ -195,7 +193,47 @@ class _Rows:
     relation_numbers: Tensor | None = None
     relations: Tensor | None = None
 
+    def vectors(self, places: Tensor) -> Vectors:
+        """The entities at some places of these rows."""
+        return Vectors(F.embedding(places, self.entities), F.embedding(places, self.projections))
+
 
 def _column(pairs: Vectors, side: int) -> Vectors:
     """The heads or the tails of pairs [tasks, pairs, 2, dim]."""
     return Vectors(*(part[:, :, side] for part in pairs))
+
+
+Draw = Callable[[int, int], EpisodeBatch]  # a batch of a step's number and a number of shots
+
+
+def _pooled(dataset: FewShotDataset, settings: TrainingSettings) -> Draw:
+    pool = TaskPool(dataset, settings.regime, settings.shares)
+
+    def draw(step: int, shots: int) -> EpisodeBatch:
+        return pool.batch(
+            settings.seed,
+            step,
+            tasks=settings.tasks,
+            shots=shots,
+            queries=settings.queries,
+            negatives=settings.negatives,
+            inner_negatives=settings.inner_negatives,
+        )
+
+    return draw
+
+
+def _episodes(dataset: FewShotDataset, settings: TrainingSettings) -> Draw:
+    samplers = {
+        shots: EpisodeSampler(
+            dataset,
+            shots=shots,
+            queries=settings.queries,
+            negatives=settings.negatives,
+            batch_size=settings.tasks,
+            regime=settings.regime,
+            seed=settings.seed,
+        )
+        for shots in settings.shots
+    }
+    return lambda step, shots: samplers[shots].batch(step)

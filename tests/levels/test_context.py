@@ -63,7 +63,7 @@ def test_equals_attention_one_context_at_a_time(monkeypatch: pytest.MonkeyPatch,
     for seed in range(5):
         contexts = contexts_of(seed)
         expected = slow(encoder, contexts, relations, entities)
-        assert torch.allclose(encoder(contexts, relations, entities), expected, atol=1e-6)
+        assert torch.allclose(encoder(contexts.tuples(), relations, entities), expected, atol=1e-6)
 
 
 def test_gradients_equal_finite_differences() -> None:
@@ -73,7 +73,7 @@ def test_gradients_equal_finite_differences() -> None:
     parameters = [relations, entities, encoder.query.weight, encoder.key.weight]
 
     def encode(*_: Tensor) -> Tensor:
-        encoded: Tensor = encoder(contexts, relations, entities)
+        encoded: Tensor = encoder(contexts.tuples(), relations, entities)
         return encoded
 
     assert torch.autograd.gradcheck(encode, parameters)
@@ -93,7 +93,7 @@ def test_padding_has_no_influence_at_all(seed: int, other: int, wider: int) -> N
 
     mask = nn.functional.pad(contexts.mask, (0, wider))
     changed = Contexts(repadded(contexts.relations, RELATIONS), repadded(contexts.entities, ENTITIES), mask)
-    assert torch.equal(encoder(contexts, relations, entities), encoder(changed, relations, entities))
+    assert torch.equal(encoder(contexts.tuples(), relations, entities), encoder(changed.tuples(), relations, entities))
 
 
 def test_info_nce_is_a_softmax_over_cosines() -> None:

@@ -14,7 +14,7 @@ import click
 from hire import __version__, progress
 from hire.cli.data import data
 from hire.cli.demo import demo
-from hire.cli.train import evaluate, train
+from hire.cli.train import evaluate, pretrain, train
 from hire.errors import HireError
 
 EXIT_BAD_INPUT = 2
@@ -27,15 +27,17 @@ def hire() -> None:
 
     \b
     Example:
-      hire demo                     see the bundled dataset
-      hire data stats umls-one      what a dataset holds
-      hire data build graph.nt -o my-graph
+      hire demo                                  train on the bundled dataset and ask for answers
+      hire data build graph.nt -o my-graph       your own graph
+      hire train my-graph -o runs/my-graph
+      hire evaluate runs/my-graph --shots 3
     """
     progress.show()
 
 
 hire.add_command(data)
 hire.add_command(demo)
+hire.add_command(pretrain)
 hire.add_command(train)
 hire.add_command(evaluate)
 

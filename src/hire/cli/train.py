@@ -1,35 +1,101 @@
-"""hire train and hire evaluate."""
+"""hire pretrain, hire train and hire evaluate."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
 from hire.cli.output import NATURAL, POSITIVE, json_option, option, print_json, print_table
+from hire.errors import HireError
+
+DEVICES = ("auto", "cpu", "cuda")
+EMBEDDINGS = ("transe", "transh", "transd", "distmult", "complex", "complex-n3")
+
+
+@click.command()
+@click.argument("dataset")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file for them, besides the cache.")
+@option("--model", type=click.Choice(EMBEDDINGS), default="transe", help="How triples are scored.")
+@option("--dimension", type=POSITIVE, default=100, help="Of the embeddings.")
+@option("--steps", type=POSITIVE, help="Of training [that of the presets].")
+@option("--seed", type=NATURAL, default=0)
+@option("--device", type=click.Choice(DEVICES), default="auto", help="Where to compute.")
+@json_option
+def pretrain(
+    dataset: str,
+    output: Path | None,
+    model: str,
+    dimension: int,
+    steps: int | None,
+    seed: int,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Learn embeddings of the background graph of DATASET, inverse relations included.
+
+    They are kept in the cache, where hire train finds them; hire train does this by itself when there are none.
+    Ctrl-C keeps what was learned: the same command goes on.
+
+    \b
+    Example:
+      hire pretrain umls-one --model complex-n3 --steps 500 -o umls.safetensors
+    """
+    import time
+
+    from hire.catalog import open_dataset
+    from hire.checkpoint import save_embeddings
+    from hire.fitting import embeddings_of, embeddings_path
+    from hire.settings import RunSettings
+
+    embedding = {"model": model, "dimension": dimension, "steps": steps, "seed": seed}
+    settings = RunSettings().changed(embedding=embedding).embedding
+    opened = open_dataset(dataset)
+    start = time.monotonic()
+    found = embeddings_of(opened, settings, _device(device))
+    seconds = time.monotonic() - start
+    path = embeddings_path(opened, settings)
+    if output is not None:
+        path = output
+        save_embeddings(path, found, opened)
+    entities, relations = list(found.entities.shape), list(found.relations.shape)
+    if as_json:
+        about = {"file": str(path), "seconds": seconds, "entities": entities, "relations": relations}
+        print_json(about | {"settings": asdict(settings)})
+        return
+    click.echo(f"{entities[0]:,} entities and {relations[0]:,} relations (inverse ones included), {model}")
+    click.echo(f"{path}: the embeddings, after {seconds:.0f} s")
 
 
 @click.command()
 @click.argument("dataset")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder of the run.")
-@option("--shots", type=POSITIVE, multiple=True, help="Train for K references; several times for several K [1 to 5].")
-@option("--regime", type=click.Choice(["tasks", "in-train"]), default="in-train", help="What serves as a task.")
-@option("--steps", type=POSITIVE, default=5_000, help="Steps of training.")
-@option("--dimension", type=POSITIVE, default=100, help="Of the embeddings.")
-@option("--decoder", type=click.Choice(["mtransd", "mtransh", "mtranse"]), default="mtransd", help="Entity level.")
-@option("--learner", type=click.Choice(["set", "mean", "lstm"]), default="set", help="Triplet level.")
-@option("--inner-steps", type=NATURAL, default=1, help="Of MAML on the references; 0 leaves it out.")
-@option("--context-weight", type=click.FloatRange(0), default=0.05, help="Lambda; 0 leaves the context level out.")
-@option("--false-contexts", type=POSITIVE, default=1, help="N of the contrastive loss.")
-@option("--embedding-steps", type=POSITIVE, default=6_000, help="Of pre-training with TransE.")
-@option("--evaluate-every", type=POSITIVE, default=500, help="Steps between looks at dev.")
+@option("--model", type=click.Choice(["hire"]), default="hire", help="The few-shot system.")
+@option("--preset", type=click.Choice(["fast", "paper"]), default="fast", help="The other settings' defaults.")
+@option("--shots", type=POSITIVE, multiple=True, help="References in training; several times for several K.")
+@option("--regime", type=click.Choice(["tasks", "in-train"]), help="What serves as a task.")
+@option("--steps", type=POSITIVE, help="Of training.")
+@option("--dimension", type=POSITIVE, help="Of the embeddings.")
+@option("--decoder", type=click.Choice(["mtransd", "mtransh", "mtranse"]), help="Entity level.")
+@option("--learner", type=click.Choice(["set", "mean", "lstm"]), help="Triplet level: MRL, AVG or LSTM.")
+@option("--inner-steps", type=NATURAL, help="Of MAML on the references; 0 leaves it out.")
+@option("--second-order/--first-order", default=None, help="Whether gradients flow through MAML's steps.")
+@option("--context-weight", type=click.FloatRange(0), help="Lambda; 0 leaves the context level out.")
+@option("--false-contexts", type=POSITIVE, help="N of the contrastive loss.")
+@option("--embeddings", type=click.Path(path_type=Path), help="A file of hire pretrain to start from.")
+@option("--embedding-steps", type=POSITIVE, help="Of pre-training.")
+@option("--evaluate-every", type=POSITIVE, help="Steps between looks at dev.")
+@option("--patience", type=POSITIVE, help="Looks at dev without a better one before training stops.")
 @option("--max-minutes", type=click.FloatRange(0, min_open=True), help="Stop after this time; --resume goes on.")
 @option("--seed", type=NATURAL, default=0)
+@option("--device", type=click.Choice(DEVICES), default="auto", help="Where to compute.")
+@click.option("--tensorboard", is_flag=True, help="Write the metrics for TensorBoard, too (an extra).")
 @click.option("--resume", is_flag=True, help="Go on with the run where it stopped.")
 @json_option
 def train(dataset: str, output: Path, resume: bool, as_json: bool, **options: Any) -> None:
-    """Train HiRe on DATASET, choosing the best step on dev.
+    """Train a model on DATASET, choosing the best step on dev. What is not given is as the preset has it.
 
     Ctrl-C ends after the current step without loss: the same command with --resume goes on, and the result is the
     same, bit for bit, as without an interruption.
@@ -38,30 +104,32 @@ def train(dataset: str, output: Path, resume: bool, as_json: bool, **options: An
     Example:
       hire train umls-one --steps 500 --dimension 32 -o runs/umls
     """
-    from hire.embeddings import EmbeddingSettings
-    from hire.fitting import FitSettings, fit
-    from hire.models.hire import HireSettings
-    from hire.training import TrainingSettings
+    from hire.fitting import fit
+    from hire.settings import preset
 
-    all_shots = tuple(options["shots"]) or (1, 2, 3, 4, 5)
-    model = HireSettings(
-        dimension=options["dimension"],
-        decoder=options["decoder"],
-        learner=options["learner"],
-        inner_steps=options["inner_steps"],
-        context_weight=options["context_weight"],
-        false_contexts=options["false_contexts"],
+    dimension, seed = options["dimension"], options["seed"]
+    names = ("decoder", "learner", "inner_steps", "second_order", "context_weight", "false_contexts")
+    settings = preset(options["preset"]).changed(
+        model={"dimension": dimension, **{name: options[name] for name in names}},
+        training={
+            "steps": options["steps"],
+            "shots": options["shots"] or None,
+            "regime": options["regime"],
+            "seed": seed,
+        },
+        embedding={"dimension": dimension, "steps": options["embedding_steps"], "seed": seed},
+        fit={"evaluate_every": options["evaluate_every"], "patience": options["patience"]},
     )
-    training = TrainingSettings(steps=options["steps"], shots=all_shots, regime=options["regime"], seed=options["seed"])
-    embedding = EmbeddingSettings(
-        dimension=options["dimension"], steps=options["embedding_steps"], seed=options["seed"]
-    )
-    settings = FitSettings(
-        evaluate_every=options["evaluate_every"],
-        evaluate_shots=(1, 3, 5) if len(all_shots) > 1 else all_shots,
+    found = fit(
+        dataset,
+        output,
+        settings,
+        embeddings=options["embeddings"],
+        resume=resume,
         max_minutes=options["max_minutes"],
+        device=_device(options["device"]),
+        tensorboard=options["tensorboard"],
     )
-    found = fit(dataset, output, model, training, embedding, settings, resume=resume)
     if as_json:
         print_json({"run": str(output), **found})
         return
@@ -69,6 +137,15 @@ def train(dataset: str, output: Path, resume: bool, as_json: bool, **options: An
         f"Best on dev, step {found['step']:,}", ["shots", "MRR"], [(k, f"{mrr:.3f}") for k, mrr in found["dev"].items()]
     )
     click.echo(f"{output}: the run; curves.svg shows its course" + ("" if found["finished"] else "; --resume goes on"))
+
+
+def _device(name: str) -> str:
+    import torch
+
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
+        raise HireError("no CUDA device was found", remedy="say --device cpu")
+    return "cuda" if name == "auto" and available else name.replace("auto", "cpu")
 
 
 @click.command()
@@ -87,10 +164,11 @@ def evaluate(run: Path, dataset: str | None, split: str, shots: int, candidates:
     """
     from hire.evaluation import HITS, RANKS
     from hire.evaluation import evaluate as evaluate_model
-    from hire.fitting import load
+    from hire.teaching import load
 
-    model, opened = load(run, dataset)
-    found = evaluate_model(model, opened, split, shots, among_all=candidates == "all")
+    trained = load(run, dataset)
+    opened = trained.dataset
+    found = evaluate_model(trained.model, opened, split, shots, among_all=candidates == "all")
     if as_json:
         print_json(found)
         return

@@ -38,6 +38,8 @@ class HireSettings:
     inner_steps: int = 1  # of MAML; 0 leaves it out
     inner_rate: float = 0.1  # l_r of Eq. 13; learned for each dimension from here with the softmax loss
     inner_negatives: int = 512  # drawn from the candidates when a relation is learned after training
+    full_negatives: int = 128  # up to so many candidates, each counts fully in the softmax; C of them beyond it
+    crowding: float = 0.5  # count as full_negatives * (C / full_negatives) ** crowding, however many are drawn
     second_order: bool = True
     context_weight: float = 0.05  # lambda of Eq. 21; 0 leaves the context level out
     context_temperature: float = 0.1  # tau of Eq. 5
@@ -77,36 +79,63 @@ class HireNetwork(nn.Module):
         return Relation(translation, self.direction + shifts[0], *shifts[1:])
 
     def losses(
-        self, relation: Relation, heads: Vectors, tails: Vectors, negatives: Vectors, false: Tensor, correction: Tensor
+        self,
+        relation: Relation,
+        heads: Vectors,
+        tails: Vectors,
+        negatives: Vectors,
+        false: Tensor | None = None,
+        candidates: Tensor | None = None,
     ) -> Tensor:
         """The loss of each pair of some tasks, [tasks, pairs].
 
-        heads and tails are [tasks, pairs, dim], negatives [tasks, n, dim], false [tasks, pairs, n] tells where a
-        negative is none of the true tails, correction [tasks] how many candidates (as a logarithm) one stands for.
+        heads and tails are [tasks, pairs, dim]; negatives are [tasks, pairs, n, dim], or [tasks, n, dim] and shared by
+        the pairs of a task. false [tasks, pairs, n] tells where a negative is none of the true tails, candidates
+        [tasks] from how many entities negatives were drawn.
         """
-        moved = translated(self.settings.decoder, relation, heads)
-        negative = distances(self.settings.decoder, relation, moved, negatives)  # [tasks, pairs, n]
-        positive = self._own_distances(relation, moved, tails)  # [tasks, pairs]
+        decoder = self.settings.decoder
+        moved = translated(decoder, relation, heads)  # [tasks, pairs, dim]
+        positive = self._own_distances(relation, moved, Vectors(*(part.unsqueeze(-2) for part in tails)))[..., 0]
+        if negatives.embeddings.dim() == moved.dim():
+            negative = distances(decoder, relation, moved, negatives)  # [tasks, pairs, n]
+        else:
+            negative = self._own_distances(relation, moved, negatives)
         if self.settings.loss == "margin":  # (Eq. 12, 20)
-            hinge = F.relu(positive[..., None] + self.settings.margin - negative) * false
-            return hinge.sum(-1) / false.sum(-1).clamp_min(1)
+            hinge = F.relu(positive[..., None] + self.settings.margin - negative)
+            return hinge.mean(-1) if false is None else (hinge * false).sum(-1) / false.sum(-1).clamp_min(1)
         temperature = self.log_temperature.exp()
-        logits = (correction[:, None, None] - temperature * negative).masked_fill(~false, NEVER)
+        logits = -temperature * negative
+        if candidates is not None:
+            logits = logits + self._stands_for(candidates, negative.shape[-1])[:, None, None]
+        if false is not None:
+            logits = logits.masked_fill(~false, NEVER)
         return F.softplus(torch.logsumexp(logits, dim=-1) + temperature * positive)
 
-    def _own_distances(self, relation: Relation, moved: Tensor, tails: Vectors) -> Tensor:
-        """The distance of each translated head to its own tail: groups of one."""
-        parts = Relation(*(part[..., None, :].expand(*moved.shape[:-1], -1) for part in relation))
-        own = Vectors(tails.embeddings[..., None, :], tails.projections[..., None, :])
-        return distances(self.settings.decoder, parts, moved[..., None, :], own)[..., 0, 0]
+    def _stands_for(self, candidates: Tensor, drawn: int) -> Tensor:
+        """The logarithm of how many negatives one counts as, [tasks]."""
+        full = self.settings.full_negatives
+        crowd = (candidates / full).clamp_min(1).log() * self.settings.crowding
+        return crowd + candidates.clamp_max(full).log() - math.log(drawn)
 
-    def adapt(self, heads: Vectors, tails: Vectors, negatives: Vectors, false: Tensor, correction: Tensor) -> Relation:
+    def _own_distances(self, relation: Relation, moved: Tensor, tails: Vectors) -> Tensor:
+        """The distance of each translated head [..., pairs, dim] to tails [..., pairs, n, dim] of its own."""
+        parts = Relation(*(part.unsqueeze(-2).expand(*moved.shape[:-1], -1) for part in relation))
+        return distances(self.settings.decoder, parts, moved.unsqueeze(-2), tails).squeeze(-2)
+
+    def adapt(
+        self,
+        heads: Vectors,
+        tails: Vectors,
+        negatives: Vectors,
+        false: Tensor | None = None,
+        candidates: Tensor | None = None,
+    ) -> Relation:
         """The relations of some tasks' references, refined on them."""
         relation = self.meta_relation(heads.embeddings, tails.embeddings)
         scale = 1.0 if self.settings.loss == "margin" else 1 / self.log_temperature.exp()
 
         def loss(at: Relation) -> Tensor:  # L(S_r); a mean over the references, so that K does not change the step
-            return self.losses(at, heads, tails, negatives, false, correction).mean(dim=-1) * scale
+            return self.losses(at, heads, tails, negatives, false, candidates).mean(dim=-1) * scale
 
         return refine(
             relation,
@@ -143,9 +172,8 @@ class Hire(FewShotModel):
         count = min(self.network.settings.inner_negatives, len(others))
         drawn = random_stream(self.seed, "adaptation").choice(others, count, replace=False)
         heads, tails = (self._vectors(column[None]) for column in references.T)
-        false = torch.ones(1, len(references), count, dtype=torch.bool)
-        correction = torch.tensor([math.log(max(1.0, len(pool) / count))])
-        relation = self.network.adapt(heads, tails, self._vectors(drawn[None]), false, correction)
+        candidates_count = torch.tensor([len(pool)])
+        relation = self.network.adapt(heads, tails, self._vectors(drawn[None]), candidates=candidates_count)
         return Relation(*(part[0].detach() for part in relation))
 
     @torch.no_grad()
