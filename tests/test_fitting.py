@@ -16,9 +16,10 @@ import torch
 from click.testing import Result
 
 from hire.checkpoint import CONFIG, METRICS, MODEL, STATE, load_tensors
-from hire.embeddings import EmbeddingSettings
+from hire.datasets import FewShotDataset
+from hire.embeddings import EmbeddingSettings, EmbeddingTrainer, pretrain
 from hire.errors import HireError
-from hire.fitting import fit
+from hire.fitting import embeddings_of, embeddings_path, fit
 from hire.models.hire import HireSettings
 from hire.settings import FitSettings, RunSettings
 from hire.teaching import load
@@ -62,6 +63,67 @@ def test_interrupted_and_resumed_equals_uninterrupted_bit_for_bit(tmp_path: Path
     for name in (MODEL, STATE):
         assert same(tmp_path / "whole" / name, tmp_path / "parts" / name)
     assert (tmp_path / "whole" / METRICS).read_text() == (tmp_path / "parts" / METRICS).read_text()
+
+
+def test_training_stops_where_dev_gets_no_better(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, training=replace(TRAINING, steps=10_000), fit=FitSettings(1, patience=3))
+    found = fit("umls-one", tmp_path / "run", settings)
+    assert found["finished"] and found["steps"] == found["step"] + 3 < 10_000
+    again = fit("umls-one", tmp_path / "run", settings, resume=True)
+    assert again["steps"] == found["steps"]
+
+
+def test_embeddings_are_gone_on_with(tmp_path: Path, umls: FewShotDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIRE_CACHE", str(tmp_path))
+    whole = pretrain(umls.graph, EMBEDDING)
+    steps: list[int] = []
+    train_step = EmbeddingTrainer.train_step
+
+    def interrupt(self: EmbeddingTrainer) -> float:
+        steps.append(self.step)
+        if self.step == 7 and steps.count(7) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return train_step(self)
+
+    monkeypatch.setattr(EmbeddingTrainer, "train_step", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        embeddings_of(umls, EMBEDDING)
+    found = embeddings_of(umls, EMBEDDING)
+    assert steps == list(range(EMBEDDING.steps))  # the step was finished, and none is done twice
+    assert torch.equal(found.entities, whole.entities) and torch.equal(found.relations, whole.relations)
+    assert [path.name for path in tmp_path.iterdir()] == [embeddings_path(umls, EMBEDDING).name]
+
+
+def test_embeddings_of_a_file(run: Callable[..., Result], tmp_path: Path) -> None:
+    file = tmp_path / "umls.safetensors"
+    made = run("pretrain", "umls-one", "--dimension", "8", "--steps", "5", "--model", "transd", "-o", file, "--json")
+    about = json.loads(made.stdout)
+    assert about["file"] == str(file) and about["entities"] == [135, 16] and about["relations"] == [92, 16]
+    fit_umls(tmp_path / "run", embeddings=file)
+    config = json.loads((tmp_path / "run" / CONFIG).read_text())
+    assert config["embedding"] == {"file": str(file), "dimension": 8}
+    fit_umls(tmp_path / "run", embeddings=file, resume=True)
+    with pytest.raises(HireError, match="other settings: file is"):
+        fit_umls(tmp_path / "run", embeddings=tmp_path / "other", resume=True)
+    with pytest.raises(HireError, match="no such file"):
+        fit_umls(tmp_path / "new", embeddings=tmp_path / "none")
+    wider = SETTINGS.changed(model={"dimension": 32}, embedding={"dimension": 32})
+    with pytest.raises(HireError, match="has 16 dimensions, not 32"):
+        fit("umls-one", tmp_path / "new", wider, embeddings=file)
+    assert not (tmp_path / "new").exists()
+    other = write_layout(tmp_path / "layout")
+    with pytest.raises(HireError, match="has no embeddings of"):
+        fit(other, tmp_path / "new", SETTINGS.changed(training={"shots": (1,)}), embeddings=file)
+
+
+def test_tensorboard(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="tensorboard is an extra")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    fit_umls(tmp_path / "run", tensorboard=True)
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("dev MRR/mean")] == [5, 10, 12]
 
 
 def test_a_run_is_not_overwritten_nor_resumed_with_other_settings(tmp_path: Path) -> None:

@@ -36,9 +36,23 @@ def test_it_goes_on_from_a_state_bit_for_bit() -> None:
 
     torch.manual_seed(0)
     start = torch.randn(5, 2)
-    whole, first, second = RowTable(start.clone()), RowTable(start.clone()), RowTable(torch.zeros(5, 2))
+    whole, first, second = (RowTable(table, averaging=3) for table in (start.clone(), start.clone(), torch.zeros(5, 2)))
     run(whole, range(10))
     run(first, range(4))
     second.load(first.state())
     run(second, range(4, 10))
     assert torch.equal(second.weights, whole.weights)
+    assert torch.equal(second.averaged(), whole.averaged())
+
+
+def test_the_average_is_that_of_all_rows_at_every_update() -> None:
+    torch.manual_seed(0)
+    table = RowTable(torch.randn(6, 3), averaging=4)
+    average = table.weights.clone()
+    for _ in range(20):
+        table.update(torch.randperm(6)[:2], torch.randn(2, 3), rate=0.1)
+        average = 0.75 * average + 0.25 * table.weights  # every row, whether it moved or not
+        assert torch.allclose(table.averaged(), average, atol=1e-6)
+    assert not torch.allclose(table.averaged(), table.weights, atol=1e-2)
+    plain = RowTable(torch.randn(6, 3))
+    assert plain.averaged() is plain.weights

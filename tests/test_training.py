@@ -8,7 +8,9 @@ import torch
 from hire.datasets import FewShotDataset
 from hire.embeddings import Embeddings
 from hire.evaluation import evaluate
-from hire.models.hire import HireSettings
+from hire.levels.entity import Relation, Vectors
+from hire.models.hire import HireNetwork, HireSettings, Loss
+from hire.settings import preset
 from hire.training import HireTrainer, TrainingSettings
 
 MODEL = HireSettings(dimension=16, inner_negatives=32)
@@ -36,6 +38,49 @@ def test_training_helps_with_unseen_relations(umls: FewShotDataset, embeddings: 
     assert sum(losses[-20:]) < 0.8 * sum(losses[:20])
     trained = evaluate(trainer.model(), umls, "dev", 3)["realistic"]["mrr"]
     assert trained > 1.5 * untrained > 0
+
+
+@pytest.mark.parametrize("loss", ["margin", "softmax"])
+def test_negatives_of_each_pair_count_as_shared_ones_do(loss: Loss) -> None:
+    torch.manual_seed(0)
+    network = HireNetwork(replace(MODEL, loss=loss)).eval()
+    relation = Relation(*torch.randn(4, 2, 16))
+    heads, tails, negatives = (Vectors(*torch.randn(2, 2, count, 16)) for count in (3, 3, 5))
+    shared = network.losses(relation, heads, tails, negatives)
+    own = Vectors(*(part[:, None].expand(-1, 3, -1, -1) for part in negatives))
+    assert torch.allclose(network.losses(relation, heads, tails, own), shared, atol=1e-5)
+    none_left_out = torch.ones(2, 3, 5, dtype=torch.bool)
+    assert torch.allclose(network.losses(relation, heads, tails, negatives, none_left_out), shared, atol=1e-5)
+
+
+def test_what_negatives_stand_for_does_not_depend_on_how_many_are_drawn() -> None:
+    network = HireNetwork(replace(MODEL, full_negatives=100, crowding=0.5))
+    for candidates, mass in ((40, 40), (100, 100), (400, 200), (10_000, 1_000)):
+        for drawn in (1, 32, 512):
+            each = network._stands_for(torch.tensor([candidates]), drawn).exp().item()
+            assert drawn * each == pytest.approx(mass, rel=1e-4)
+
+
+def test_the_papers_episodes_train(umls: FewShotDataset, embeddings: Embeddings) -> None:
+    settings = preset("paper").changed(model={"dimension": 16}, training={"tasks": 32, "shots": (2,)})
+    trainer = HireTrainer(umls, embeddings, settings.model, settings.training)
+    losses = [trainer.train_step() for _ in range(60)]
+    assert sum(losses[-10:]) < 0.9 * sum(losses[:10])
+    batch = trainer.draw(0, 2)
+    assert batch.query_negatives.shape == (32, 3, 1) and batch.query_false is None
+    assert trainer.model().entities is trainer.entities.weights  # no average
+
+
+def test_the_model_is_the_average(umls: FewShotDataset, embeddings: Embeddings) -> None:
+    trainer = HireTrainer(umls, embeddings, MODEL, replace(TRAINING, averaging=0.1, steps=40))  # over 4 steps
+    weight = "learner.mlp.0.weight"
+    average = trainer.network.state_dict()[weight].clone()
+    for _ in range(3):
+        trainer.train_step()
+        average = 0.75 * average + 0.25 * trainer.network.state_dict()[weight]
+    found = trainer.model().network.state_dict()[weight]
+    assert torch.allclose(found, average, atol=1e-7)
+    assert not torch.equal(found, trainer.network.state_dict()[weight])
 
 
 def test_the_same_seed_gives_the_same_run_bit_for_bit(umls: FewShotDataset, embeddings: Embeddings) -> None:

@@ -51,6 +51,7 @@ PRESETS = {
         TrainingSettings(
             steps=30_000,
             shots=(5,),
+            regime="tasks",
             batches="episodes",
             tasks=1_024,
             queries=3,

@@ -2,23 +2,67 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
+
+from hire.cli.output import NATURAL, option, print_table
+
+DATASET, RELATION, SHOTS = "umls-one", "precedes", 3
 
 
 @click.command()
-def demo() -> None:
-    """Show the bundled dataset: its statistics, a few tasks, and the context of one triplet.
+@option("-o", "--output", type=click.Path(path_type=Path), default=Path("runs/demo"), help="The folder of the run.")
+@option("--seed", type=NATURAL, default=0)
+def demo(output: Path, seed: int) -> None:
+    """Train HiRe on the bundled dataset, compare it with baselines, and ask it about a relation it has never seen.
+
+    A second time the run is there already, and only the rest is shown.
 
     \b
     Example:
       hire demo
     """
-    from hire.catalog import open_dataset
-    from hire.cli.data import print_statistics
-    from hire.cli.samples import draw_sample, print_sample
-    from hire.statistics import statistics
+    from hire.checkpoint import CONFIG
+    from hire.evaluation import HITS, evaluate
+    from hire.fitting import CURVES, embeddings_of, fit
+    from hire.models.base import FewShotModel
+    from hire.models.popularity import Popularity
+    from hire.models.translation import MeanTranslation
+    from hire.settings import preset
+    from hire.teaching import load
 
-    dataset = open_dataset("umls-one")
-    print_statistics(statistics(dataset))
-    print_sample(draw_sample(dataset, shots=3, episodes=3, regime="tasks", seed=0))
-    click.echo("Your own graph: hire data build graph.tsv -o my-graph    (hire data build --help)")
+    changes = {"seed": seed, "steps": 600}
+    settings = preset("fast").changed(training=changes, embedding=changes, fit={"evaluate_every": 100})
+    fit(DATASET, output, settings, resume=(output / CONFIG).exists())
+    trained = load(output)
+    dataset = trained.dataset
+    systems: dict[str, FewShotModel] = {
+        "popularity": Popularity(dataset.graph),
+        "TransE, mean of t - h": MeanTranslation(embeddings_of(dataset, settings.embedding).entities),
+        "HiRe": trained.model,
+    }
+    names = ["mrr", *(f"hits@{most}" for most in HITS)]
+    figures = {name: evaluate(model, dataset, "test", SHOTS)["realistic"] for name, model in systems.items()}
+    print_table(
+        f"{DATASET}, test: relations never seen, {SHOTS} references each",
+        ["", *names],
+        [(name, *(f"{found[figure]:.3f}" for figure in names)) for name, found in figures.items()],
+    )
+    task = next(task for task in dataset.tasks if task.name == RELATION)
+    graph = dataset.graph
+    pairs = [(graph.entities[int(h)], graph.entities[int(t)]) for h, t in task.pairs]
+    relation = trained.teach(pairs[:SHOTS])
+    click.echo(f"Taught: {'; '.join(f'{h} {RELATION} {t}' for h, t in pairs[:SHOTS])}\n")
+    head = pairs[SHOTS][0]
+    true = {tail for of, tail in pairs if of == head}
+    print_table(
+        f"{head} {RELATION} ...",
+        ["", "answer", "score", "in the dataset"],
+        [
+            (place, answer.tail, answer.score, "yes" if answer.tail in true else "")
+            for place, answer in enumerate(relation.predict(head, 5), 1)
+        ],
+    )
+    click.echo(f"The run is in {output}, its course in {output / CURVES}.")
+    click.echo("Your own graph: hire data build graph.tsv -o my-graph, then hire train my-graph -o runs/my-graph")

@@ -1,0 +1,124 @@
+"""One training step of the preset `paper`, one evaluation, and how a step grows with the graph, on one thread.
+
+    python benchmarks/training_step.py [DATASET]
+
+Every time is also given as GFLOP-equivalents: seconds times the speed of a 4096 x 4096 float32 matrix product, measured
+around it in the same run. The targets, on NELL-One: a step of 1,024 episodes with 5 references, all 5,120 true and
+5,120 false contexts, at most 180 GFLOP-equivalents and 3 GB; an evaluation of the test tasks at most 0.5 s and 43; a
+step among 5 million entities at most 1.25 times one among 10,000.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from hire.catalog import open_dataset
+from hire.datasets import FewShotDataset
+from hire.embeddings import Embeddings
+from hire.evaluation import evaluate
+from hire.graph import KnowledgeGraph
+from hire.settings import RunSettings, preset
+from hire.training import HireTrainer
+from hire.vocabulary import Vocabulary
+
+SIZE = 4096
+REPEATS = 7
+GIGA = 1e9
+LINKS, RELATIONS = 20, 50  # of each entity that is linked at all, and in the made-up graphs
+
+
+def product_speed() -> float:
+    """GFLOP/s of a matrix product."""
+    left, right = torch.randn(2, SIZE, SIZE)
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        left @ right
+        seconds.append(time.perf_counter() - start)
+    return float(2 * SIZE**3 / min(seconds) / GIGA)
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, float]:
+    """The median seconds of some work, and the same as GFLOP-equivalents."""
+    work()
+    seconds, equivalents = [], []
+    for _ in range(REPEATS):
+        before = product_speed()
+        start = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - start)
+        equivalents.append(seconds[-1] * (before + product_speed()) / 2)
+    return statistics.median(seconds), statistics.median(equivalents)
+
+
+def trainer_of(dataset: FewShotDataset, settings: RunSettings) -> HireTrainer:
+    """A trainer with random embeddings: how long a step takes does not depend on them."""
+    generator = torch.Generator().manual_seed(0)
+    dimension = settings.model.dimension
+    rows = len(dataset.graph.entities), 2 * len(dataset.graph.relations)
+    tables = (torch.empty(count, dimension).normal_(generator=generator) for count in rows)
+    return HireTrainer(dataset, Embeddings(*tables), settings.model, settings.training)
+
+
+def made_up(entities: int) -> FewShotDataset:
+    """A graph of so many entities, of which the same 5,000 have links and facts: only its size differs."""
+    generator = np.random.default_rng(0)
+    linked = np.sort(generator.choice(entities, 5_000, replace=False)).astype(np.int32)
+    shape = (len(linked) * LINKS // 2,)
+    ends = linked[generator.integers(0, len(linked), (2, *shape))]
+    triples = np.stack([ends[0], generator.integers(1, RELATIONS, shape, dtype=np.int32), ends[1]], axis=1)
+    names = Vocabulary.of((f"e{number:08}" for number in range(entities)), "entity")
+    graph = KnowledgeGraph.of(names, Vocabulary.of([f"r{i:02}" for i in range(RELATIONS)], "relation"), triples)
+    pairs = linked[generator.integers(0, len(linked), (500, 2))]
+    tasks: dict[str, dict[int, Any]] = {"train": {0: pairs}, "dev": {}, "test": {}}
+    return FewShotDataset.of(f"{entities:,} entities", graph, tasks, {0: linked})
+
+
+def main() -> None:
+    """Print a line for each measurement."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset", nargs="?", default="umls-one")
+    parser.add_argument("--small", action="store_true", help="leave out the graph of 5 million entities")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    dataset = open_dataset(options.dataset)
+    trainer = trainer_of(dataset, preset("paper"))
+    with FlopCounterMode(display=False) as counter:
+        trainer.train_step()
+    seconds, equivalents = timed(trainer.train_step)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    arithmetic = counter.get_total_flops() / GIGA
+    print(f"{dataset.name}: a step of preset paper, K = 5: {seconds:.2f} s, {equivalents:.0f} GFLOP-equivalents,")
+    print(f"    of which {arithmetic:.0f} GFLOP of products ({arithmetic / equivalents:.0%}); peak {memory:.2f} GB")
+    seconds, equivalents = timed(lambda: evaluate(trainer.model(), dataset, "test", 5))
+    print(f"{dataset.name}: an evaluation of test, K = 5: {seconds:.2f} s, {equivalents:.0f} GFLOP-equivalents")
+    trainer = trainer_of(dataset, preset("fast"))
+    seconds, equivalents = timed(trainer.train_step)
+    print(f"{dataset.name}: a step of preset fast: {seconds:.3f} s, {equivalents:.1f} GFLOP-equivalents")
+    if options.small:
+        return
+    settings = preset("paper").changed(model={"dimension": 50}, training={"tasks": 256})
+    settings = replace(settings, training=replace(settings.training, regime="tasks", averaging=0.1))
+    small, large = (trainer_of(made_up(entities), settings) for entities in (10_000, 5_000_000))
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(2 * REPEATS):
+        for found, of_size in zip(times, (small, large), strict=True):
+            start = time.perf_counter()
+            of_size.train_step()
+            found.append(time.perf_counter() - start)
+    few, many = (statistics.median(found[2:]) for found in times)
+    print(f"a step among 10,000 entities {few:.3f} s, among 5,000,000 {many:.3f} s: {many / few:.2f} times")
+
+
+if __name__ == "__main__":
+    main()
