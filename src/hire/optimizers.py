@@ -45,7 +45,7 @@ class RowTable:
         self.first[numbers] = first
         self.second[numbers] = second
         before = self.weights[numbers]
-        after = before - rate * first / (second.sqrt() + 1e-8)
+        after = torch.addcdiv(before, first, second.sqrt_().add_(1e-8), value=-rate)
         self.weights[numbers] = after
         if self.keep:
             still = self._brought_up(self.average[numbers], before, self.last[numbers])

@@ -110,12 +110,9 @@ class HireTrainer:
         if network.context is not None:
             pairs, contexts = self._draw_contexts(batch, generator)
             used += [pairs, contexts.entities]
-        numbers, places = torch.unique(torch.cat([part.flatten() for part in used]), return_inverse=True)
-        numbers = numbers.to(self.device)
-        rows = _Rows(numbers, self.entities.rows(numbers), self.projections.rows(numbers))
-        split = places.to(self.device).split([part.numel() for part in used])
+        rows = _Rows(self.entities, self.projections, used[:4], used[4:])
         references, reference_negatives, queries, query_negatives = (
-            rows.vectors(chosen.view(part.shape)) for chosen, part in zip(split[:4], used[:4], strict=True)
+            rows.vectors(place, part.shape) for place, part in enumerate(used[:4])
         )
         reference_false, query_false, candidates = (
             None if part is None else part.to(self.device)
@@ -129,8 +126,8 @@ class HireTrainer:
         )
         loss = losses.mean()
         if contexts is not None:
-            triplets = F.embedding(split[4], rows.entities).view(-1, 2 * network.settings.dimension)
-            tuples = Tuples(contexts.relations.to(self.device), split[5], contexts.lengths.to(self.device))
+            triplets = F.embedding(rows.places[4], rows.entities).view(-1, 2 * network.settings.dimension)
+            tuples = Tuples(contexts.relations.to(self.device), rows.places[5], contexts.lengths.to(self.device))
             loss = loss + network.settings.context_weight * self._context_loss(triplets, tuples, rows)
         return loss, rows
 
@@ -175,27 +172,37 @@ class HireTrainer:
                 average.lerp_(now, 1 - self.kept)
         rate = settings.table_rate * share
         for table, numbers, used in (
-            (self.entities, rows.numbers, rows.entities),
-            (self.projections, rows.numbers, rows.projections),
+            (self.entities, rows.entity_numbers, rows.entities),
+            (self.projections, rows.projection_numbers, rows.projections),
             (self.relations, rows.relation_numbers, rows.relations),
         ):
             if used is not None and used.grad is not None and numbers is not None:
                 table.update(numbers, used.grad, rate)
 
 
-@dataclass
 class _Rows:
-    """The rows of the tables that a step uses."""
+    """The rows of the tables that a step uses, each once: the entities of pairs and negatives, and of contexts."""
 
-    numbers: Tensor  # [n]: distinct entities
-    entities: Tensor  # [n, dim]
-    projections: Tensor  # [n, dim]
-    relation_numbers: Tensor | None = None
-    relations: Tensor | None = None
+    def __init__(self, entities: RowTable, projections: RowTable, scored: list[Tensor], others: list[Tensor]) -> None:
+        device = entities.weights.device
+        self.entity_numbers, self.places = _distinct(scored + others, device)
+        self.entities = entities.rows(self.entity_numbers)  # [n, dim]
+        # What only stands in contexts is never scored, and its projection not needed.
+        self.projection_numbers, self._projection_places = _distinct(scored, device)
+        self.projections = projections.rows(self.projection_numbers)  # [m, dim]
+        self.relation_numbers: Tensor | None = None
+        self.relations: Tensor | None = None  # [r, dim]
 
-    def vectors(self, places: Tensor) -> Vectors:
-        """The entities at some places of these rows."""
-        return Vectors(F.embedding(places, self.entities), F.embedding(places, self.projections))
+    def vectors(self, part: int, shape: torch.Size) -> Vectors:
+        """One of the scored parts."""
+        tables = ((self.places, self.entities), (self._projection_places, self.projections))
+        return Vectors(*(F.embedding(places[part].view(shape), table) for places, table in tables))
+
+
+def _distinct(parts: list[Tensor], device: torch.device) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Each number once, and the place of every number of the flattened parts among them."""
+    numbers, places = torch.unique(torch.cat([part.flatten() for part in parts]), return_inverse=True)
+    return numbers.to(device), places.to(device).split([part.numel() for part in parts])
 
 
 def _column(pairs: Vectors, side: int) -> Vectors:

@@ -14,7 +14,7 @@ TUPLES_AT_ONCE = 1 << 11  # what is computed together should stay in the process
 
 
 class _ReceivedAttention(torch.autograd.Function):
-    """How much attention each tuple of a context receives: the column means of softmax(Q K^T / sqrt(d)).
+    """How much attention each tuple of a context receives: the column means of softmax(Q K^T).
 
     No more is needed of the attention matrix A. With g the gradient of the means over n tuples, that of the scores is
     A * (g - A g) / n, so that two products with Q and K are all that is left to do on the way back. Contexts of
@@ -23,44 +23,49 @@ class _ReceivedAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, queries: Tensor, keys: Tensor, places: Tensor, lengths: Tensor, heads: int) -> Tensor:
-        """The attention [tuples, heads] for two tables [rows, width].
+    def forward(ctx: Any, table: Tensor, places: Tensor, lengths: Tensor, heads: int) -> Tensor:
+        """The attention [tuples, heads] for a table [rows, 2 * width] of queries and keys side by side.
 
         A tuple is the sum of the two rows at its places [tuples, 2]; those of a context lie behind one another, as
         many as its length [contexts] says.
         """
-        received = queries.new_zeros(len(places), heads)
-        groups, attentions = _groups(lengths), []
-        for members, mask in groups:
-            query, key = (_gathered(table, places, members, heads) for table in (queries, keys))
-            scores = query @ key.transpose(-1, -2)  # [contexts, heads, longest, longest]
-            scores *= query.shape[-1] ** -0.5
-            scores.masked_fill_(~mask[:, None, None], -torch.inf)
+        received = table.new_empty(len(places), heads)
+        groups, attentions = _groups(lengths, table.dtype), []
+        for members, mask, even in groups:
+            queries, keys = _gathered(table, places, members, heads)
+            scores = queries @ keys.transpose(-1, -2)  # [contexts, heads, longest, longest]
+            if mask is not None:
+                scores.masked_fill_(~mask[:, None, None], -torch.inf)
             attention = torch.softmax(scores, dim=-1)
-            means = (_even(mask, scores.dtype) @ attention).squeeze(-2)  # [contexts, heads, longest]
-            received[members[mask]] = means.transpose(-1, -2)[mask]
+            means = (even @ attention).squeeze(-2).transpose(-1, -2)  # [contexts, longest, heads]
+            if mask is None:
+                received[members.flatten()] = means.flatten(0, 1)
+            else:
+                received[members[mask]] = means[mask]
             attentions.append(attention)
-        ctx.save_for_backward(queries, keys, places, *attentions)
+        ctx.save_for_backward(table, places, *attentions)
         ctx.groups, ctx.heads = groups, heads
         return received
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        queries, keys, places, *attentions = ctx.saved_tensors
-        of_queries, of_keys = torch.zeros_like(queries), torch.zeros_like(keys)
-        for (members, mask), attention in zip(ctx.groups, attentions, strict=True):
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        table, places, *attentions = ctx.saved_tensors
+        of_table = torch.zeros_like(table)
+        for (members, _, even), attention in zip(ctx.groups, attentions, strict=True):
             received = gradients[0][members].transpose(-1, -2).unsqueeze(-2)  # g: [contexts, heads, 1, longest]
             spread = received - attention @ received.transpose(-1, -2)  # g_i - (A g)_j
-            of_scores = spread.mul_(attention).mul_(_even(mask, spread.dtype).transpose(-1, -2))
-            of_scores *= (queries.shape[1] // ctx.heads) ** -0.5
-            query, key = (_gathered(table, places, members, ctx.heads) for table in (queries, keys))
-            _scattered(of_queries, of_scores @ key, places, members)
-            _scattered(of_keys, of_scores.transpose(-1, -2) @ query, places, members)
-        return of_queries, of_keys, None, None, None
+            of_scores = spread.mul_(attention).mul_(even.transpose(-1, -2))
+            queries, keys = _gathered(table, places, members, ctx.heads)
+            of_both = torch.stack([of_scores @ keys, of_scores.transpose(-1, -2) @ queries])
+            rows = of_both.permute(1, 3, 0, 2, 4).reshape(members.numel(), -1)  # [contexts * longest, 2 * width]
+            for column in places[members.flatten()].T:
+                of_table.index_add_(0, column, rows)  # that of padding is zero
+        return of_table, None, None, None
 
 
-def _groups(lengths: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Contexts of similar length together: the numbers of their tuples and which are real, [contexts, longest].
+def _groups(lengths: Tensor, dtype: torch.dtype) -> list[tuple[Tensor, Tensor | None, Tensor]]:
+    """Contexts of similar length together: the numbers of their tuples [contexts, longest], which of them are real,
+    None for all, and how much each counts in a mean over the real ones [contexts, 1, 1, longest].
 
     Padding repeats the first tuple of a context.
     """
@@ -68,7 +73,7 @@ def _groups(lengths: Tensor) -> list[tuple[Tensor, Tensor]]:
     order = torch.argsort(lengths, stable=True)
     order = order[lengths[order] > 0]
     ordered = lengths[order].tolist()
-    groups = []
+    groups: list[tuple[Tensor, Tensor | None, Tensor]] = []
     first = 0
     while first < len(ordered):
         last = first + 1
@@ -77,27 +82,17 @@ def _groups(lengths: Tensor) -> list[tuple[Tensor, Tensor]]:
         chosen = order[first:last]
         numbers = torch.arange(ordered[last - 1], device=lengths.device)
         mask = numbers < lengths[chosen, None]
-        groups.append((starts[chosen, None] + numbers * mask, mask))
+        members = starts[chosen, None] + numbers * mask
+        even = (mask.to(dtype) / lengths[chosen, None])[:, None, None]
+        groups.append((members, None if ordered[first] == ordered[last - 1] else mask, even))
         first = last
     return groups
 
 
-def _even(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Real tuples count evenly, padding not at all: [contexts, 1, 1, longest]."""
-    return (mask.to(dtype) / mask.sum(-1, keepdim=True))[:, None, None]
-
-
 def _gathered(table: Tensor, places: Tensor, members: Tensor, heads: int) -> Tensor:
-    """The vectors of some tuples, [contexts, heads, longest, width / heads]."""
+    """The queries and the keys of some tuples, [2, contexts, heads, longest, width / heads]."""
     vectors = F.embedding_bag(places[members.flatten()], table, mode="sum")
-    return vectors.view(*members.shape, heads, -1).transpose(1, 2)
-
-
-def _scattered(table: Tensor, gradient: Tensor, places: Tensor, members: Tensor) -> None:
-    """Add the gradients of some tuples to the rows that they are made of; those of padding are zero."""
-    rows = gradient.transpose(1, 2).reshape(members.numel(), -1)
-    for column in places[members.flatten()].T:
-        table.index_add_(0, column, rows)
+    return vectors.view(*members.shape, 2, heads, -1).permute(2, 0, 3, 1, 4)
 
 
 class ContextEncoder(nn.Module):
@@ -129,8 +124,8 @@ class ContextEncoder(nn.Module):
         neighbors = (used.cumsum(0) - 1)[neighbors]
         entities = F.embedding(used.nonzero()[:, 0], entities)
         places = torch.stack([kinds, neighbors + len(relations)], dim=1)
-        queries, keys = (self._by_part(layer, relations, entities) for layer in (self.query, self.key))
-        weights: Tensor = _ReceivedAttention.apply(queries, keys, places, lengths, self.heads)  # type: ignore[no-untyped-call]  # alpha, [tuples, heads]
+        table = self._projected(relations, entities)
+        weights: Tensor = _ReceivedAttention.apply(table, places, lengths, self.heads)  # type: ignore[no-untyped-call]  # alpha, [tuples, heads]
         starts = lengths.cumsum(0) - lengths
         aggregated = []
         for weight, of_head, bias in zip(
@@ -144,10 +139,13 @@ class ContextEncoder(nn.Module):
         encoded: Tensor = self.output(torch.cat(aggregated, dim=-1))  # (Eq. 4)
         return encoded.masked_fill((lengths == 0)[:, None], 0.0)  # no neighbours at all: nothing to say
 
-    def _by_part(self, layer: nn.Linear, relations: Tensor, entities: Tensor) -> Tensor:
-        """The projections of relations, then those of entities; the bias is counted once, with the relation."""
-        for_relations, for_entities = layer.weight.chunk(2, dim=1)
-        return torch.cat([F.linear(relations, for_relations, layer.bias), F.linear(entities, for_entities)])
+    def _projected(self, relations: Tensor, entities: Tensor) -> Tensor:
+        """Queries and keys of relations, then of entities, [n, 4 * dim]; a bias is counted once, with the relation."""
+        scale = (2 * self.dimension / self.heads) ** -0.5
+        weight = torch.cat([self.query.weight * scale, self.key.weight])  # [4 * dim, 2 * dim]
+        bias = torch.cat([self.query.bias * scale, torch.zeros_like(self.query.bias)])
+        for_relations, for_entities = weight.chunk(2, dim=1)
+        return torch.cat([F.linear(relations, for_relations, bias), F.linear(entities, for_entities)])
 
 
 def info_nce(triplets: Tensor, true: Tensor, false: Tensor, temperature: float) -> Tensor:
