@@ -17,7 +17,7 @@ class FitSettings:
     """When to look at dev, and when to stop."""
 
     evaluate_every: int = 500
-    patience: int | None = 6  # looks at dev without a better one before training stops; None to go on to the end
+    patience: int | None = None  # looks at dev without a better one before training stops; None to go on to the end
 
 
 @dataclass(frozen=True)

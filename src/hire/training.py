@@ -28,8 +28,8 @@ from hire.taskpool import TaskPool, TaskShares
 class TrainingSettings:
     """How HiRe is trained; the defaults are those of the preset `fast`."""
 
-    steps: int = 5_000
-    shots: tuple[int, ...] = (1, 2, 3, 4, 5)  # each step draws one of them
+    steps: int = 6_000
+    shots: tuple[int, ...] = (1, 1, 2, 3, 4, 5)  # each step draws one of them
     regime: Regime = "in-train"
     batches: Literal["pooled", "episodes"] = "pooled"  # a pool with many kinds of task, or the paper's episodes
     shares: TaskShares = field(default_factory=TaskShares)  # of the pool
@@ -38,10 +38,10 @@ class TrainingSettings:
     negatives: int = 128  # shared by the queries of a task; of each query, in the paper's episodes
     inner_negatives: int = 32  # of these, for the references
     context_references: int | None = 16  # for which the context loss is computed in a step; None for all
-    table_rate: float = 3e-3  # of row-wise Adam, for entities, projections and relations
+    table_rate: float = 6e-3  # of row-wise Adam, for entities, projections and relations
     network_rate: float = 1e-3  # of Adam
     final_rate: float = 0.05  # both fall linearly to this share
-    averaging: float | None = 0.1  # the share of all steps that the averaged weights reach back; None for no average
+    averaging: float | None = 0.05  # the share of all steps that the averaged weights reach back; None for no average
     embedding_norm: float | None = 1.5  # to which pre-trained embeddings are scaled, in the mean of squares
     clip: float | None = 5.0  # largest norm of the network's gradient
     seed: int = 0
@@ -109,11 +109,9 @@ class HireTrainer:
         contexts = None
         if network.context is not None:
             pairs, contexts = self._draw_contexts(batch, generator)
-            used += [pairs, contexts.entities]
-        rows = _Rows(self.entities, self.projections, used[:4], used[4:])
-        references, reference_negatives, queries, query_negatives = (
-            rows.vectors(place, part.shape) for place, part in enumerate(used[:4])
-        )
+            used.append(pairs)
+        rows = _Rows(self.entities, self.projections, used, None if contexts is None else contexts.entities)
+        references, reference_negatives, queries, query_negatives, *triplets = rows.vectors
         reference_false, query_false, candidates = (
             None if part is None else part.to(self.device)
             for part in (batch.reference_false, batch.query_false, batch.candidates)
@@ -126,9 +124,10 @@ class HireTrainer:
         )
         loss = losses.mean()
         if contexts is not None:
-            triplets = F.embedding(rows.places[4], rows.entities).view(-1, 2 * network.settings.dimension)
-            tuples = Tuples(contexts.relations.to(self.device), rows.places[5], contexts.lengths.to(self.device))
-            loss = loss + network.settings.context_weight * self._context_loss(triplets, tuples, rows)
+            kinds, lengths = contexts.relations.to(self.device), contexts.lengths.to(self.device)
+            tuples = Tuples(kinds, rows.in_contexts, lengths)
+            contrast = self._context_loss(triplets[0].embeddings.flatten(1), tuples, rows)
+            loss = loss + network.settings.context_weight * contrast
         return loss, rows
 
     def _draw_contexts(self, batch: EpisodeBatch, generator: np.random.Generator) -> tuple[Tensor, Tuples]:
@@ -181,28 +180,37 @@ class HireTrainer:
 
 
 class _Rows:
-    """The rows of the tables that a step uses, each once: the entities of pairs and negatives, and of contexts."""
+    """The rows of the tables that a step uses, each once, and the vectors of some numbers in them.
 
-    def __init__(self, entities: RowTable, projections: RowTable, scored: list[Tensor], others: list[Tensor]) -> None:
-        device = entities.weights.device
-        self.entity_numbers, self.places = _distinct(scored + others, device)
+    What stands in contexts alone is never scored, and its projection not needed.
+    """
+
+    def __init__(
+        self, entities: RowTable, projections: RowTable, scored: list[Tensor], in_contexts: Tensor | None
+    ) -> None:
+        flat = torch.cat([part.flatten() for part in scored])
+        everything = flat if in_contexts is None else torch.cat([flat, in_contexts])
+        self.entity_numbers, places = _distinct(everything, entities.weights.device)
+        self.projection_numbers, projection_places = _distinct(flat, entities.weights.device)
         self.entities = entities.rows(self.entity_numbers)  # [n, dim]
-        # What only stands in contexts is never scored, and its projection not needed.
-        self.projection_numbers, self._projection_places = _distinct(scored, device)
         self.projections = projections.rows(self.projection_numbers)  # [m, dim]
         self.relation_numbers: Tensor | None = None
         self.relations: Tensor | None = None  # [r, dim]
+        self.in_contexts = places[len(flat) :]
+        # All at once: a lookup's gradient is as large as the table.
+        tables = ((places[: len(flat)], self.entities), (projection_places, self.projections))
+        sizes = [part.numel() for part in scored]
+        both = (torch.split(F.embedding(chosen, table), sizes) for chosen, table in tables)
+        self.vectors = [
+            Vectors(*(vector.view(*part.shape, -1) for vector in pair))
+            for part, pair in zip(scored, zip(*both, strict=True), strict=True)
+        ]
 
-    def vectors(self, part: int, shape: torch.Size) -> Vectors:
-        """One of the scored parts."""
-        tables = ((self.places, self.entities), (self._projection_places, self.projections))
-        return Vectors(*(F.embedding(places[part].view(shape), table) for places, table in tables))
 
-
-def _distinct(parts: list[Tensor], device: torch.device) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Each number once, and the place of every number of the flattened parts among them."""
-    numbers, places = torch.unique(torch.cat([part.flatten() for part in parts]), return_inverse=True)
-    return numbers.to(device), places.to(device).split([part.numel() for part in parts])
+def _distinct(numbers: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Each number once, and the place of every number among them."""
+    found, places = torch.unique(numbers, return_inverse=True)
+    return found.to(device), places.to(device)
 
 
 def _column(pairs: Vectors, side: int) -> Vectors:

@@ -40,14 +40,11 @@ def encoder_of(heads: int = 1) -> ContextEncoder:
 
 def slow(encoder: ContextEncoder, contexts: Contexts, relations: Tensor, entities: Tensor) -> Tensor:
     """Eq. 3-4 and the appendix, one context at a time, with PyTorch's own attention, then the mean over the tuples."""
-    reference = nn.MultiheadAttention(2 * DIMENSION, encoder.heads, batch_first=True).to(relations.dtype)
+    reference = nn.MultiheadAttention(2 * DIMENSION, encoder.heads, bias=False, batch_first=True).to(relations.dtype)
     with torch.no_grad():
         weights = [encoder.query.weight, encoder.key.weight, encoder.value.weight]
-        biases = [encoder.query.bias, torch.zeros(2 * DIMENSION), encoder.value.bias]
         reference.in_proj_weight.copy_(torch.cat(weights))
-        reference.in_proj_bias.copy_(torch.cat(biases))
         reference.out_proj.weight.copy_(encoder.output.weight)
-        reference.out_proj.bias.copy_(encoder.output.bias)
     found = []
     for kinds, neighbors, mask in zip(contexts.relations, contexts.entities, contexts.mask, strict=True):
         tuples = torch.cat([relations[kinds[mask]], entities[neighbors[mask]]], dim=-1)[None]

@@ -14,53 +14,87 @@ TUPLES_AT_ONCE = 1 << 11  # what is computed together should stay in the process
 
 
 class _ReceivedAttention(torch.autograd.Function):
-    """How much attention each tuple of a context receives: the column means of softmax(Q K^T).
+    """How much attention each tuple of a context receives: the column means of softmax(X B X^T), for each head's B.
 
-    No more is needed of the attention matrix A. With g the gradient of the means over n tuples, that of the scores is
-    A * (g - A g) / n, so that two products with Q and K are all that is left to do on the way back. Contexts of
-    similar length are computed together, a few at a time; the vectors of their tuples are gathered when they are
-    needed and never kept.
+    With W_Q and W_K, B is W_Q^T W_K / sqrt(d): one side of a score is a tuple as it is, the other the sum of what B
+    makes of its relation and of its entity, each computed once. Of the attention matrix A no more is needed than its
+    column means; with g their gradient over n tuples, that of the scores is A * (g - A g) / n.
+
+    Contexts of similar length are computed together, a few at a time. The vectors of their tuples are gathered when
+    they are needed and never kept; gradients are added up in place.
     """
 
     @staticmethod
-    def forward(ctx: Any, table: Tensor, places: Tensor, lengths: Tensor, heads: int) -> Tensor:
-        """The attention [tuples, heads] for a table [rows, 2 * width] of queries and keys side by side.
+    def forward(ctx: Any, table: Tensor, forms: Tensor, places: Tensor, lengths: Tensor, first: int) -> Tensor:
+        """The attention [tuples, heads], for a table [n, dim] and bilinear forms [heads, 2 * dim, 2 * dim].
 
-        A tuple is the sum of the two rows at its places [tuples, 2]; those of a context lie behind one another, as
-        many as its length [contexts] says.
+        A tuple is the concatenation of two rows, at its places [tuples, 2]; in the table entities come after relations,
+        from the first one on. The tuples of a context lie behind one another, as many as its length [contexts] says.
         """
-        received = table.new_empty(len(places), heads)
+        keys = _keys(table, forms, first)
+        received = table.new_empty(len(places), len(forms))
         groups, attentions = _groups(lengths, table.dtype), []
         for members, mask, even in groups:
-            queries, keys = _gathered(table, places, members, heads)
-            scores = queries @ keys.transpose(-1, -2)  # [contexts, heads, longest, longest]
+            of_group = places[members]  # [contexts, longest, 2]
+            scores = _raw(table, of_group) @ _gathered(keys, of_group, len(forms)).transpose(-1, -2)
             if mask is not None:
                 scores.masked_fill_(~mask[:, None, None], -torch.inf)
-            attention = torch.softmax(scores, dim=-1)
+            attention = torch.softmax(scores, dim=-1)  # [contexts, heads, longest, longest]
             means = (even @ attention).squeeze(-2).transpose(-1, -2)  # [contexts, longest, heads]
             if mask is None:
                 received[members.flatten()] = means.flatten(0, 1)
             else:
                 received[members[mask]] = means[mask]
             attentions.append(attention)
-        ctx.save_for_backward(table, places, *attentions)
-        ctx.groups, ctx.heads = groups, heads
+        ctx.save_for_backward(table, forms, places, keys, *attentions)
+        ctx.groups, ctx.first = groups, first
         return received
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        table, places, *attentions = ctx.saved_tensors
-        of_table = torch.zeros_like(table)
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        table, forms, places, keys, *attentions = ctx.saved_tensors
+        of_table, of_keys = torch.zeros_like(table), torch.zeros_like(keys)
         for (members, _, even), attention in zip(ctx.groups, attentions, strict=True):
+            of_group = places[members]
             received = gradients[0][members].transpose(-1, -2).unsqueeze(-2)  # g: [contexts, heads, 1, longest]
             spread = received - attention @ received.transpose(-1, -2)  # g_i - (A g)_j
             of_scores = spread.mul_(attention).mul_(even.transpose(-1, -2))
-            queries, keys = _gathered(table, places, members, ctx.heads)
-            of_both = torch.stack([of_scores @ keys, of_scores.transpose(-1, -2) @ queries])
-            rows = of_both.permute(1, 3, 0, 2, 4).reshape(members.numel(), -1)  # [contexts * longest, 2 * width]
-            for column in places[members.flatten()].T:
-                of_table.index_add_(0, column, rows)  # that of padding is zero
-        return of_table, None, None, None
+            of_raw = (of_scores @ _gathered(keys, of_group, len(forms))).sum(dim=1)
+            of_table.index_add_(0, of_group.flatten(), of_raw.view(-1, table.shape[1]))  # what padding adds is zero
+            of_key = of_scores.transpose(-1, -2) @ _raw(table, of_group)
+            of_key = of_key.transpose(1, 2).reshape(members.numel(), -1)
+            for column in of_group.flatten(0, 1).T:
+                of_keys.index_add_(0, column, of_key)
+        return of_table, _keys_backward(of_keys, of_table, table, forms, ctx.first), None, None, None
+
+
+def _keys(table: Tensor, forms: Tensor, first: int) -> Tensor:
+    """What the forms make of each row, as a relation or as an entity, [n, heads * width]."""
+    keys = table.new_empty(len(table), forms.shape[0] * forms.shape[1])
+    for_relations, for_entities = forms.flatten(0, 1).chunk(2, dim=1)
+    torch.mm(table[:first], for_relations.T, out=keys[:first])
+    torch.mm(table[first:], for_entities.T, out=keys[first:])
+    return keys
+
+
+def _keys_backward(of_keys: Tensor, of_table: Tensor, table: Tensor, forms: Tensor, first: int) -> Tensor:
+    """Add what the gradient of the keys says about the table to that of the table; the result is that of the forms."""
+    for_relations, for_entities = forms.flatten(0, 1).chunk(2, dim=1)
+    of_table[:first].addmm_(of_keys[:first], for_relations)
+    of_table[first:].addmm_(of_keys[first:], for_entities)
+    parts = [of_keys[:first].T @ table[:first], of_keys[first:].T @ table[first:]]
+    return torch.cat(parts, dim=1).view_as(forms)
+
+
+def _raw(table: Tensor, places: Tensor) -> Tensor:
+    """Some tuples [contexts, longest, 2] as they are: [contexts, 1, longest, 2 * dim]."""
+    return F.embedding(places, table).flatten(2).unsqueeze(1)
+
+
+def _gathered(keys: Tensor, places: Tensor, heads: int) -> Tensor:
+    """The keys of some tuples [contexts, longest, 2]: [contexts, heads, longest, 2 * dim]."""
+    summed = F.embedding_bag(places.flatten(0, 1), keys, mode="sum")
+    return summed.view(*places.shape[:2], heads, -1).transpose(1, 2)
 
 
 def _groups(lengths: Tensor, dtype: torch.dtype) -> list[tuple[Tensor, Tensor | None, Tensor]]:
@@ -89,19 +123,11 @@ def _groups(lengths: Tensor, dtype: torch.dtype) -> list[tuple[Tensor, Tensor | 
     return groups
 
 
-def _gathered(table: Tensor, places: Tensor, members: Tensor, heads: int) -> Tensor:
-    """The queries and the keys of some tuples, [2, contexts, heads, longest, width / heads]."""
-    vectors = F.embedding_bag(places[members.flatten()], table, mode="sum")
-    return vectors.view(*members.shape, 2, heads, -1).permute(2, 0, 3, 1, 4)
-
-
 class ContextEncoder(nn.Module):
     """Self-attention over all tuples of N_h and N_t; the context is the mean of what they become (Eq. 3-4).
 
-    A tuple is r_i + t_i, concatenated. Two things make it fast without changing the result: a projection of a
-    concatenation is the sum of the projections of its parts, which are computed once for each distinct relation and
-    entity; and the mean of the attended values is the attention that each tuple receives times its value, so that
-    tuples are aggregated before they are projected.
+    A tuple is r_i + t_i, concatenated. The mean of the attended values is the attention that each tuple receives times
+    its value, so tuples are aggregated before they are projected.
     """
 
     def __init__(self, dimension: int, *, heads: int = 1) -> None:
@@ -109,43 +135,36 @@ class ContextEncoder(nn.Module):
         width = 2 * dimension
         if width % heads:
             raise ValueError(f"{width} is not a multiple of {heads} heads")
-        self.dimension = dimension
         self.heads = heads
-        self.query = nn.Linear(width, width)
-        self.key = nn.Linear(width, width, bias=False)  # a bias would add the same to a row's scores
-        self.value = nn.Linear(width, width)
-        self.output = nn.Linear(width, width)
+        self.query, self.key, self.value, self.output = (nn.Linear(width, width, bias=False) for _ in range(4))
 
     def forward(self, tuples: Tuples, relations: Tensor, entities: Tensor) -> Tensor:
         """The embedding c [contexts, 2 * dim] of contexts, whose numbers are rows of two tables [n, dim]."""
         kinds, neighbors, lengths = tuples
         used = torch.zeros(len(entities), dtype=torch.bool, device=entities.device)
         used[neighbors] = True
-        neighbors = (used.cumsum(0) - 1)[neighbors]
-        entities = F.embedding(used.nonzero()[:, 0], entities)
+        if used.sum() < len(entities) / 2:  # leave out what no context mentions
+            neighbors = (used.cumsum(0) - 1)[neighbors]
+            entities = F.embedding(used.nonzero()[:, 0], entities)
         places = torch.stack([kinds, neighbors + len(relations)], dim=1)
-        table = self._projected(relations, entities)
-        weights: Tensor = _ReceivedAttention.apply(table, places, lengths, self.heads)  # type: ignore[no-untyped-call]  # alpha, [tuples, heads]
+        table = torch.cat([relations, entities])
+        weights = self._attention(table, places, len(relations), lengths)  # alpha, [tuples, heads]
         starts = lengths.cumsum(0) - lengths
-        aggregated = []
-        for weight, of_head, bias in zip(
-            weights.T, self.value.weight.chunk(self.heads), self.value.bias.chunk(self.heads), strict=True
-        ):
+        attended = []
+        for weight, value in zip(weights.unbind(1), self.value.weight.chunk(self.heads), strict=True):
             parts = [
-                F.embedding_bag(numbers, table, starts, per_sample_weights=weight.contiguous(), mode="sum")
-                for numbers, table in ((kinds, relations), (neighbors, entities))
+                F.embedding_bag(numbers, part, starts, per_sample_weights=weight.contiguous(), mode="sum")
+                for numbers, part in ((kinds, relations), (neighbors, entities))
             ]
-            aggregated.append(F.linear(torch.cat(parts, dim=-1), of_head, bias))
-        encoded: Tensor = self.output(torch.cat(aggregated, dim=-1))  # (Eq. 4)
-        return encoded.masked_fill((lengths == 0)[:, None], 0.0)  # no neighbours at all: nothing to say
+            attended.append(F.linear(torch.cat(parts, dim=-1), value))
+        encoded: Tensor = self.output(torch.cat(attended, dim=-1))  # (Eq. 4)
+        return encoded
 
-    def _projected(self, relations: Tensor, entities: Tensor) -> Tensor:
-        """Queries and keys of relations, then of entities, [n, 4 * dim]; a bias is counted once, with the relation."""
-        scale = (2 * self.dimension / self.heads) ** -0.5
-        weight = torch.cat([self.query.weight * scale, self.key.weight])  # [4 * dim, 2 * dim]
-        bias = torch.cat([self.query.bias * scale, torch.zeros_like(self.query.bias)])
-        for_relations, for_entities = weight.chunk(2, dim=1)
-        return torch.cat([F.linear(relations, for_relations, bias), F.linear(entities, for_entities)])
+    def _attention(self, table: Tensor, places: Tensor, first_entity: int, lengths: Tensor) -> Tensor:
+        query, key = (layer.weight.view(self.heads, -1, table.shape[1] * 2) for layer in (self.query, self.key))
+        forms = query.transpose(1, 2) @ key / query.shape[1] ** 0.5  # [heads, 2 * dim, 2 * dim]
+        weights: Tensor = _ReceivedAttention.apply(table, forms, places, lengths, first_entity)  # type: ignore[no-untyped-call]
+        return weights
 
 
 def info_nce(triplets: Tensor, true: Tensor, false: Tensor, temperature: float) -> Tensor:
