@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hire.levels.entity import Decoder, Relation, Vectors, distances, translated
+from hire.levels.entity import Decoder, Relation, Vectors, distances, own_distances, translated
 
 DIMENSION = 5
 
@@ -30,8 +30,11 @@ def test_distances_equal_the_projection_matrices_of_the_paper(decoder: Decoder) 
     torch.manual_seed(0)
     relation = Relation(*torch.randn(4, 2, DIMENSION))
     heads, tails = (Vectors(*torch.randn(2, 2, n, DIMENSION)) for n in (3, 4))
-    found = distances(decoder, relation, translated(decoder, relation, heads), tails)
+    moved = translated(decoder, relation, heads)
+    found = distances(decoder, relation, moved, tails)
     assert found.shape == (2, 3, 4)
+    own = Vectors(*(part[:, None].expand(-1, 3, -1, -1) for part in tails))
+    assert torch.allclose(own_distances(decoder, relation, moved, own), found, atol=1e-4)
     for group in range(2):
         of_group = Relation(*(part[group] for part in relation))
         for i in range(3):

@@ -59,7 +59,8 @@ class _ReceivedAttention(torch.autograd.Function):
             received = gradients[0][members].transpose(-1, -2).unsqueeze(-2)  # g: [contexts, heads, 1, longest]
             spread = received - attention @ received.transpose(-1, -2)  # g_i - (A g)_j
             of_scores = spread.mul_(attention).mul_(even.transpose(-1, -2))
-            of_raw = (of_scores @ _gathered(keys, of_group, len(forms))).sum(dim=1)
+            of_raw = of_scores @ _gathered(keys, of_group, len(forms))
+            of_raw = of_raw.sum(dim=1) if len(forms) > 1 else of_raw[:, 0]
             of_table.index_add_(0, of_group.flatten(), of_raw.view(-1, table.shape[1]))  # what padding adds is zero
             of_key = of_scores.transpose(-1, -2) @ _raw(table, of_group)
             of_key = of_key.transpose(1, 2).reshape(members.numel(), -1)

@@ -31,17 +31,28 @@ class Relation(NamedTuple):
     tail_shift: Tensor  # [..., dim]: and of every tail
 
 
-def translated(decoder: Decoder, relation: Relation, heads: Vectors) -> Tensor:
-    """h_perp + R, [..., n, dim] (Eq. 9)."""
-    moved = heads.embeddings + relation.translation.unsqueeze(-2)
+def projected(decoder: Decoder, entities: Vectors, direction: Tensor, shift: Tensor) -> Tensor:
+    """e_perp of entities [..., n, dim]; direction and shift of their relation are [..., 1, dim] (Eq. 9)."""
     if decoder == "mtranse":
-        return moved
-    direction = relation.direction.unsqueeze(-2)
+        return entities.embeddings
     if decoder == "mtransh":
         direction = normal(direction)
-        return moved - (direction * heads.embeddings).sum(-1, keepdim=True) * direction
-    projections = heads.projections + relation.head_shift.unsqueeze(-2)
-    return moved + (projections * heads.embeddings).sum(-1, keepdim=True) * direction
+        return entities.embeddings - (direction * entities.embeddings).sum(-1, keepdim=True) * direction
+    along = ((entities.projections + shift) * entities.embeddings).sum(-1, keepdim=True)
+    return entities.embeddings + along * direction
+
+
+def translated(decoder: Decoder, relation: Relation, heads: Vectors) -> Tensor:
+    """h_perp + R, [..., n, dim] (Eq. 9)."""
+    translation, direction, shift, _ = (part.unsqueeze(-2) for part in relation)
+    return projected(decoder, heads, direction, shift) + translation
+
+
+def own_distances(decoder: Decoder, relation: Relation, moved: Tensor, tails: Vectors) -> Tensor:
+    """||h_perp + R - t_perp|| of translated heads [..., n, dim] with tails [..., n, m, dim] of their own, [..., n, m]."""
+    direction, shift = (part[..., None, None, :] for part in (relation.direction, relation.tail_shift))
+    difference = moved.unsqueeze(-2) - projected(decoder, tails, direction, shift)
+    return distance(difference.square().sum(-1))
 
 
 def distances(decoder: Decoder, relation: Relation, moved: Tensor, tails: Vectors) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from hire.adaptation import refine
 from hire.levels.context import ContextEncoder
-from hire.levels.entity import Decoder, Relation, Vectors, distances, translated
+from hire.levels.entity import Decoder, Relation, Vectors, distances, own_distances, translated
 from hire.levels.triplet import LstmLearner, MeanLearner, SetLearner
 from hire.models.base import FewShotModel, as_tensor
 from hire.randomness import random_stream
@@ -95,11 +95,11 @@ class HireNetwork(nn.Module):
         """
         decoder = self.settings.decoder
         moved = translated(decoder, relation, heads)  # [tasks, pairs, dim]
-        positive = self._own_distances(relation, moved, Vectors(*(part.unsqueeze(-2) for part in tails)))[..., 0]
+        positive = own_distances(decoder, relation, moved, Vectors(*(part.unsqueeze(-2) for part in tails)))[..., 0]
         if negatives.embeddings.dim() == moved.dim():
             negative = distances(decoder, relation, moved, negatives)  # [tasks, pairs, n]
         else:
-            negative = self._own_distances(relation, moved, negatives)
+            negative = own_distances(decoder, relation, moved, negatives)
         if self.settings.loss == "margin":  # (Eq. 12, 20)
             hinge = F.relu(positive[..., None] + self.settings.margin - negative)
             return hinge.mean(-1) if false is None else (hinge * false).sum(-1) / false.sum(-1).clamp_min(1)
@@ -116,11 +116,6 @@ class HireNetwork(nn.Module):
         full = self.settings.full_negatives
         crowd = (candidates / full).clamp_min(1).log() * self.settings.crowding
         return crowd + candidates.clamp_max(full).log() - math.log(drawn)
-
-    def _own_distances(self, relation: Relation, moved: Tensor, tails: Vectors) -> Tensor:
-        """The distance of each translated head [..., pairs, dim] to tails [..., pairs, n, dim] of its own."""
-        parts = Relation(*(part.unsqueeze(-2).expand(*moved.shape[:-1], -1) for part in relation))
-        return distances(self.settings.decoder, parts, moved.unsqueeze(-2), tails).squeeze(-2)
 
     def adapt(
         self,
