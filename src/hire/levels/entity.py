@@ -48,25 +48,17 @@ def translated(decoder: Decoder, relation: Relation, heads: Vectors) -> Tensor:
     return projected(decoder, heads, direction, shift) + translation
 
 
+def distances(decoder: Decoder, relation: Relation, moved: Tensor, tails: Vectors) -> Tensor:
+    """||h_perp + R - t_perp|| of every translated head [..., n, dim] with every tail: [..., n, tails] (Eq. 10-11)."""
+    direction, shift = relation.direction.unsqueeze(-2), relation.tail_shift.unsqueeze(-2)
+    return distance(squared_distances(moved, projected(decoder, tails, direction, shift)))
+
+
 def own_distances(decoder: Decoder, relation: Relation, moved: Tensor, tails: Vectors) -> Tensor:
-    """||h_perp + R - t_perp|| of translated heads [..., n, dim] with tails [..., n, m, dim] of their own, [..., n, m]."""
+    """The same for translated heads [..., n, dim] with tails [..., n, m, dim] of their own: [..., n, m]."""
     direction, shift = (part[..., None, None, :] for part in (relation.direction, relation.tail_shift))
     difference = moved.unsqueeze(-2) - projected(decoder, tails, direction, shift)
     return distance(difference.square().sum(-1))
-
-
-def distances(decoder: Decoder, relation: Relation, moved: Tensor, tails: Vectors) -> Tensor:
-    """||h_perp + R - t_perp|| of every translated head [..., n, dim] with every tail: [..., n, tails] (Eq. 10-11)."""
-    if decoder == "mtranse":
-        return distance(squared_distances(moved, tails.embeddings))
-    direction = relation.direction.unsqueeze(-2)
-    if decoder == "mtransh":
-        direction = normal(direction)
-        along = -(direction @ tails.embeddings.transpose(-1, -2))
-    else:
-        projections = tails.projections + relation.tail_shift.unsqueeze(-2)
-        along = (projections * tails.embeddings).sum(-1).unsqueeze(-2)
-    return distance(squared_distances(moved, tails.embeddings, direction, along))
 
 
 def squared_distances(
