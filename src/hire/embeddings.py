@@ -29,7 +29,8 @@ class EmbeddingSettings:
     dimension: int = 100
     batch_size: int = 1024
     negatives: int = 512  # entities drawn for each batch, shared by all of its triples
-    steps: int = 16_000
+    steps: int = 16_000  # at most
+    passes: int = 100  # over all triples, in both directions, at most: a small graph needs fewer steps
     rate: float = 3e-2  # of row-wise Adam, falling linearly to 2%
     margin: float = 9.0  # of the translational models
     adversarial: float = 1.0  # how much the harder negatives count more
@@ -89,6 +90,7 @@ class EmbeddingTrainer:
         self.settings = settings
         self.step = 0
         self._triples = np.asarray(graph.triples)
+        self.steps = min(settings.steps, math.ceil(settings.passes * 2 * len(self._triples) / settings.batch_size))
         generator = torch.Generator().manual_seed(settings.seed)
         scale = (settings.margin + 2) / settings.dimension if settings.model in TRANSLATIONAL else 0.1
 
@@ -114,7 +116,7 @@ class EmbeddingTrainer:
         heads, tails = np.where(inverse, chosen[:, 2], chosen[:, 0]), np.where(inverse, chosen[:, 0], chosen[:, 2])
         kinds = chosen[:, 1] + inverse * len(graph.relations)
         negatives = generator.integers(0, len(graph.entities), settings.negatives)
-        rate = settings.rate * max(0.02, 1 - self.step / settings.steps)
+        rate = settings.rate * max(0.02, 1 - self.step / self.steps)
         loss = _step(settings, self.entities, self.relations, (heads, kinds, tails, negatives), rate)
         self.step += 1
         return loss
@@ -127,7 +129,7 @@ class EmbeddingTrainer:
 def pretrain(graph: KnowledgeGraph, settings: EmbeddingSettings) -> Embeddings:
     """Learn embeddings of a graph; the same seed gives the same embeddings on the same machine."""
     trainer = EmbeddingTrainer(graph, settings)
-    while trainer.step < settings.steps:
+    while trainer.step < trainer.steps:
         trainer.train_step()
     return trainer.embeddings()
 

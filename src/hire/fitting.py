@@ -68,8 +68,7 @@ def fit(
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
     run, settings = Path(run), settings or RunSettings()
     dataset = open_dataset(source)
-    for shots in settings.evaluated_shots:
-        dataset.split("dev", shots)
+    shots = _looked_at(dataset, settings)
     config = run_config(dataset, str(source), settings, embeddings)
     if resume:
         _check_same(run, config)
@@ -89,9 +88,9 @@ def fit(
     elif not resume:
         run.mkdir(parents=True, exist_ok=True)
         write_json(run / CONFIG, config)
-    finished = _train(trainer, run, history, settings, deadline, writer)
+    finished = _train(trainer, run, history, settings, shots, deadline, writer)
     if not history:  # stopped before the first look at dev
-        history = [_look(trainer, settings)]
+        history = [_look(trainer, shots)]
         save_model(run, trainer.model())
     best = _best(history)
     _write_card(run, dataset, settings, trainer.step, best)
@@ -103,6 +102,7 @@ def _train(
     run: Path,
     history: list[dict[str, Any]],
     settings: RunSettings,
+    shots: tuple[int, ...],
     deadline: float | None,
     writer: Any,
 ) -> bool:
@@ -115,7 +115,7 @@ def _train(
             loss = trainer.train_step()
             advance(1, f"loss {loss:.3f}{note}")
             if trainer.step % settings.fit.evaluate_every == 0 or trainer.step == steps:
-                history.append(_look(trainer, settings))
+                history.append(_look(trainer, shots))
                 trainer.losses = []
                 if _best(history) is history[-1]:
                     save_model(run, trainer.model())
@@ -179,9 +179,9 @@ def _learn_embeddings(dataset: FewShotDataset, settings: EmbeddingSettings, stat
             save_tensors(state, {**_table_tensors(trainer.tables()), "step": torch.tensor(trainer.step)})
 
     kept = time.monotonic()
-    with track(f"Embedding with {settings.model}", settings.steps) as advance, _postponed_interruption() as interrupted:
+    with track(f"Embedding with {settings.model}", trainer.steps) as advance, _postponed_interruption() as interrupted:
         advance(trainer.step)
-        while trainer.step < settings.steps:
+        while trainer.step < trainer.steps:
             loss = trainer.train_step()
             advance(1, f"loss {loss:.3f}")
             if interrupted():
@@ -209,8 +209,20 @@ def _postponed_interruption() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-def _look(trainer: HireTrainer, settings: RunSettings) -> dict[str, Any]:
-    figures = dev_figures(trainer.model(), trainer.dataset, settings.evaluated_shots)
+def _looked_at(dataset: FewShotDataset, settings: RunSettings) -> tuple[int, ...]:
+    """For how many references dev is looked at: what the settings say, as far as the dev tasks have triples."""
+    tasks = dataset.split("dev")
+    if not tasks:
+        raise HireError("has no dev tasks to choose the best step on", file=dataset.name, remedy="build it with some")
+    fewest = min(len(task.pairs) for task in tasks)
+    possible = tuple(shots for shots in settings.evaluated_shots if shots < fewest)
+    if not possible:
+        dataset.split("dev", min(settings.evaluated_shots))  # tells which task has too few
+    return possible
+
+
+def _look(trainer: HireTrainer, shots: tuple[int, ...]) -> dict[str, Any]:
+    figures = dev_figures(trainer.model(), trainer.dataset, shots)
     return {"step": trainer.step, "loss": sum(trainer.losses) / max(1, len(trainer.losses)), "dev": figures}
 
 

@@ -310,8 +310,3 @@ def test_the_reader_of_our_output_may_leave_early() -> None:
     command = f"{sys.executable} -m hire data stats umls-one | head -n 1"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert "umls-one" in result.stdout and result.stderr == ""
-
-
-def test_demo(run: Run) -> None:
-    result = run("demo")
-    assert result.exit_code == 0 and "Context of the first reference" in result.output

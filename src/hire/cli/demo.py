@@ -6,15 +6,16 @@ from pathlib import Path
 
 import click
 
-from hire.cli.output import NATURAL, option, print_table
+from hire.cli.output import NATURAL, POSITIVE, option, print_table
 
 DATASET, RELATION, SHOTS = "umls-one", "precedes", 3
 
 
 @click.command()
 @option("-o", "--output", type=click.Path(path_type=Path), default=Path("runs/demo"), help="The folder of the run.")
+@option("--steps", type=POSITIVE, default=1_000, help="Of training.")
 @option("--seed", type=NATURAL, default=0)
-def demo(output: Path, seed: int) -> None:
+def demo(output: Path, steps: int, seed: int) -> None:
     """Train HiRe on the bundled dataset, compare it with baselines, and ask it about a relation it has never seen.
 
     A second time the run is there already, and only the rest is shown.
@@ -32,8 +33,9 @@ def demo(output: Path, seed: int) -> None:
     from hire.settings import preset
     from hire.teaching import load
 
-    changes = {"seed": seed, "steps": 600}
-    settings = preset("fast").changed(training=changes, embedding=changes, fit={"evaluate_every": 100})
+    settings = preset("fast").changed(
+        training={"seed": seed, "steps": steps}, embedding={"seed": seed}, fit={"evaluate_every": 100}
+    )
     fit(DATASET, output, settings, resume=(output / CONFIG).exists())
     trained = load(output)
     dataset = trained.dataset
