@@ -28,7 +28,7 @@ from hire.taskpool import TaskPool, TaskShares
 class TrainingSettings:
     """How HiRe is trained; the defaults are those of the preset `fast`."""
 
-    steps: int = 6_000
+    steps: int = 3_000
     shots: tuple[int, ...] = (1, 1, 2, 3, 4, 5)  # each step draws one of them
     regime: Regime = "in-train"
     batches: Literal["pooled", "episodes"] = "pooled"  # a pool with many kinds of task, or the paper's episodes

@@ -8,7 +8,7 @@ import click
 
 from hire.cli.output import NATURAL, POSITIVE, option, print_table
 
-DATASET, RELATION, SHOTS = "umls-one", "precedes", 3
+DATASET, RELATION, SHOTS = "umls-one", "part_of", 3
 
 
 @click.command()
