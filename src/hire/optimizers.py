@@ -40,7 +40,7 @@ class RowTable:
     def update(self, numbers: Tensor, gradient: Tensor, rate: float) -> None:
         """Move some distinct rows against their gradient."""
         first = self.first[numbers].mul_(self.momentum).add_(gradient, alpha=1 - self.momentum)
-        mean_square = gradient.square().mean(dim=1, keepdim=True)
+        mean_square = torch.linalg.vector_norm(gradient, dim=1, keepdim=True).square_().div_(gradient.shape[1])
         second = self.second[numbers].mul_(self.decay).add_(mean_square, alpha=1 - self.decay)
         self.first[numbers] = first
         self.second[numbers] = second

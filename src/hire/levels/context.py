@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,12 +13,12 @@ from hire.contexts import Tuples
 TUPLES_AT_ONCE = 1 << 11  # what is computed together should stay in the processor's cache
 
 
-class _ReceivedAttention(torch.autograd.Function):
-    """How much attention each tuple of a context receives: the column means of softmax(X B X^T), for each head's B.
+class _AttendedTuples(torch.autograd.Function):
+    """The mean over a context's tuples of what they attend to: the tuples, weighted by the attention they receive.
 
-    With W_Q and W_K, B is W_Q^T W_K / sqrt(d): one side of a score is a tuple as it is, the other the sum of what B
-    makes of its relation and of its entity, each computed once. Of the attention matrix A no more is needed than its
-    column means; with g their gradient over n tuples, that of the scores is A * (g - A g) / n.
+    That is m X with m the column means of A = softmax(X B X^T), for each head's B = W_Q^T W_K / sqrt(d). One side of a
+    score is a tuple as it is, the other the sum of what B makes of its relation and of its entity, each computed once.
+    On the way back, with g the gradient of m over n tuples, that of the scores is A * (g - A g) / n.
 
     Contexts of similar length are computed together, a few at a time. The vectors of their tuples are gathered when
     they are needed and never kept; gradients are added up in place.
@@ -26,44 +26,44 @@ class _ReceivedAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, forms: Tensor, places: Tensor, lengths: Tensor, first: int) -> Tensor:
-        """The attention [tuples, heads], for a table [n, dim] and bilinear forms [heads, 2 * dim, 2 * dim].
+        """The means [contexts, heads, 2 * dim], for a table [n, dim] and bilinear forms [heads, 2 * dim, 2 * dim].
 
         A tuple is the concatenation of two rows, at its places [tuples, 2]; in the table entities come after relations,
         from the first one on. The tuples of a context lie behind one another, as many as its length [contexts] says.
         """
         keys = _keys(table, forms, first)
-        received = table.new_empty(len(places), len(forms))
+        means = table.new_zeros(len(lengths), len(forms), 2 * table.shape[1])
         groups, attentions = _groups(lengths, table.dtype), []
-        for members, mask, even in groups:
-            of_group = places[members]  # [contexts, longest, 2]
-            scores = _raw(table, of_group) @ _gathered(keys, of_group, len(forms)).transpose(-1, -2)
-            if mask is not None:
-                scores.masked_fill_(~mask[:, None, None], -torch.inf)
+        for group in groups:
+            of_group = places[group.members]  # [contexts, longest, 2]
+            tuples = _raw(table, of_group)
+            scores = tuples @ _gathered(keys, of_group, len(forms)).transpose(-1, -2)
+            if group.padding is not None:
+                scores.masked_fill_(group.padding, -torch.inf)
             attention = torch.softmax(scores, dim=-1)  # [contexts, heads, longest, longest]
-            means = (even @ attention).squeeze(-2).transpose(-1, -2)  # [contexts, longest, heads]
-            if mask is None:
-                received[members.flatten()] = means.flatten(0, 1)
-            else:
-                received[members[mask]] = means[mask]
+            means[group.contexts] = (group.even @ attention @ tuples).squeeze(-2)
             attentions.append(attention)
         ctx.save_for_backward(table, forms, places, keys, *attentions)
         ctx.groups, ctx.first = groups, first
-        return received
+        return means
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         table, forms, places, keys, *attentions = ctx.saved_tensors
         of_table, of_keys = torch.zeros_like(table), torch.zeros_like(keys)
-        for (members, _, even), attention in zip(ctx.groups, attentions, strict=True):
-            of_group = places[members]
-            received = gradients[0][members].transpose(-1, -2).unsqueeze(-2)  # g: [contexts, heads, 1, longest]
+        for group, attention in zip(ctx.groups, attentions, strict=True):
+            of_group = places[group.members]
+            tuples = _raw(table, of_group)
+            of_mean = gradients[0][group.contexts].unsqueeze(-2)  # [contexts, heads, 1, 2 * dim]
+            received = of_mean @ tuples.transpose(-1, -2)  # g: [contexts, heads, 1, longest]
             spread = received - attention @ received.transpose(-1, -2)  # g_i - (A g)_j
-            of_scores = spread.mul_(attention).mul_(even.transpose(-1, -2))
-            of_raw = of_scores @ _gathered(keys, of_group, len(forms))
-            of_raw = of_raw.sum(dim=1) if len(forms) > 1 else of_raw[:, 0]
-            of_table.index_add_(0, of_group.flatten(), of_raw.view(-1, table.shape[1]))  # what padding adds is zero
-            of_key = of_scores.transpose(-1, -2) @ _raw(table, of_group)
-            of_key = of_key.transpose(1, 2).reshape(members.numel(), -1)
+            of_scores = spread.mul_(attention).mul_(group.even.transpose(-1, -2))
+            of_tuples = of_scores @ _gathered(keys, of_group, len(forms))
+            of_tuples += (group.even @ attention).transpose(-1, -2) * of_mean
+            of_tuples = of_tuples.sum(dim=1) if len(forms) > 1 else of_tuples[:, 0]
+            of_table.index_add_(0, of_group.flatten(), of_tuples.view(-1, table.shape[1]))  # what padding adds is zero
+            of_key = of_scores.transpose(-1, -2) @ tuples
+            of_key = of_key.transpose(1, 2).reshape(group.members.numel(), -1)
             for column in of_group.flatten(0, 1).T:
                 of_keys.index_add_(0, column, of_key)
         return of_table, _keys_backward(of_keys, of_table, table, forms, ctx.first), None, None, None
@@ -98,17 +98,22 @@ def _gathered(keys: Tensor, places: Tensor, heads: int) -> Tensor:
     return summed.view(*places.shape[:2], heads, -1).transpose(1, 2)
 
 
-def _groups(lengths: Tensor, dtype: torch.dtype) -> list[tuple[Tensor, Tensor | None, Tensor]]:
-    """Contexts of similar length together: the numbers of their tuples [contexts, longest], which of them are real,
-    None for all, and how much each counts in a mean over the real ones [contexts, 1, 1, longest].
+class _Group(NamedTuple):
+    """Contexts of similar length; padding repeats the first tuple of a context."""
 
-    Padding repeats the first tuple of a context.
-    """
+    contexts: Tensor  # [contexts]: their numbers
+    members: Tensor  # [contexts, longest]: the numbers of their tuples
+    padding: Tensor | None  # [contexts, 1, 1, longest]: where there is padding, None if nowhere
+    even: Tensor  # [contexts, 1, 1, longest]: how much each tuple counts in a mean over the real ones
+
+
+def _groups(lengths: Tensor, dtype: torch.dtype) -> list[_Group]:
+    """All contexts that have tuples, as many together as should be computed at once."""
     starts = lengths.cumsum(0) - lengths
     order = torch.argsort(lengths, stable=True)
     order = order[lengths[order] > 0]
     ordered = lengths[order].tolist()
-    groups: list[tuple[Tensor, Tensor | None, Tensor]] = []
+    groups = []
     first = 0
     while first < len(ordered):
         last = first + 1
@@ -116,10 +121,10 @@ def _groups(lengths: Tensor, dtype: torch.dtype) -> list[tuple[Tensor, Tensor | 
             last += 1
         chosen = order[first:last]
         numbers = torch.arange(ordered[last - 1], device=lengths.device)
-        mask = numbers < lengths[chosen, None]
-        members = starts[chosen, None] + numbers * mask
-        even = (mask.to(dtype) / lengths[chosen, None])[:, None, None]
-        groups.append((members, None if ordered[first] == ordered[last - 1] else mask, even))
+        real = numbers < lengths[chosen, None]
+        padding = None if ordered[first] == ordered[last - 1] else ~real[:, None, None]
+        even = (real.to(dtype) / lengths[chosen, None])[:, None, None]
+        groups.append(_Group(chosen, starts[chosen, None] + numbers * real, padding, even))
         first = last
     return groups
 
@@ -136,6 +141,7 @@ class ContextEncoder(nn.Module):
         width = 2 * dimension
         if width % heads:
             raise ValueError(f"{width} is not a multiple of {heads} heads")
+        self.dimension = dimension
         self.heads = heads
         self.query, self.key, self.value, self.output = (nn.Linear(width, width, bias=False) for _ in range(4))
 
@@ -148,24 +154,14 @@ class ContextEncoder(nn.Module):
             neighbors = (used.cumsum(0) - 1)[neighbors]
             entities = F.embedding(used.nonzero()[:, 0], entities)
         places = torch.stack([kinds, neighbors + len(relations)], dim=1)
-        table = torch.cat([relations, entities])
-        weights = self._attention(table, places, len(relations), lengths)  # alpha, [tuples, heads]
-        starts = lengths.cumsum(0) - lengths
-        attended = []
-        for weight, value in zip(weights.unbind(1), self.value.weight.chunk(self.heads), strict=True):
-            parts = [
-                F.embedding_bag(numbers, part, starts, per_sample_weights=weight.contiguous(), mode="sum")
-                for numbers, part in ((kinds, relations), (neighbors, entities))
-            ]
-            attended.append(F.linear(torch.cat(parts, dim=-1), value))
-        encoded: Tensor = self.output(torch.cat(attended, dim=-1))  # (Eq. 4)
-        return encoded
-
-    def _attention(self, table: Tensor, places: Tensor, first_entity: int, lengths: Tensor) -> Tensor:
-        query, key = (layer.weight.view(self.heads, -1, table.shape[1] * 2) for layer in (self.query, self.key))
+        query, key = (layer.weight.view(self.heads, -1, 2 * self.dimension) for layer in (self.query, self.key))
         forms = query.transpose(1, 2) @ key / query.shape[1] ** 0.5  # [heads, 2 * dim, 2 * dim]
-        weights: Tensor = _ReceivedAttention.apply(table, forms, places, lengths, first_entity)  # type: ignore[no-untyped-call]
-        return weights
+        table = torch.cat([relations, entities])
+        means: Tensor = _AttendedTuples.apply(table, forms, places, lengths, len(relations))  # type: ignore[no-untyped-call]
+        values = self.value.weight.view(self.heads, -1, 2 * self.dimension)
+        attended = torch.einsum("chd,hvd->chv", means, values)  # [contexts, heads, 2 * dim / heads]
+        encoded: Tensor = self.output(attended.flatten(1))  # (Eq. 4)
+        return encoded
 
 
 def info_nce(triplets: Tensor, true: Tensor, false: Tensor, temperature: float) -> Tensor:
