@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -102,8 +103,15 @@ def metrics(ranks: NDArray[Any], seed: int | None = None) -> dict[str, Any]:
     names = ["mrr", *(f"hits@{most}" for most in HITS)]
     found: dict[str, Any] = dict(zip(names, values.mean(axis=0).tolist(), strict=True))
     if seed is not None:
-        generator = np.random.default_rng(seed)
-        weights = generator.multinomial(len(ranks), np.full(len(ranks), 1 / len(ranks)), RESAMPLES) / len(ranks)
-        ends = np.quantile(weights @ values, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)  # [2, figures]
+        means = _resamples(len(ranks), seed) @ values / len(ranks)  # [resamples, figures]
+        ends = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)  # [2, figures]
         found |= {f"{name}_interval": ends[:, i].tolist() for i, name in enumerate(names)}
     return found
+
+
+@lru_cache(maxsize=1)
+def _resamples(count: int, seed: int) -> NDArray[np.float64]:
+    """How often each of so many queries is in each resample, [resamples, count]."""
+    drawn = np.random.default_rng(seed).integers(0, count, (RESAMPLES, count))
+    drawn += np.arange(RESAMPLES)[:, None] * count
+    return np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)

@@ -1,0 +1,103 @@
+"""What each part of HiRe is worth: the preset `fast` with one thing changed, on relations that no training has seen.
+
+    python benchmarks/ablations.py DATASET [--steps 1500] [--seeds 0 1] [--only NAME ...]
+
+Dev has few relations. So every fourth train relation is held out of training as well, and the figures are given for dev
+and for those: MRR for 1, 3 and 5 references. Test is not touched.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from dataclasses import replace
+from typing import Any
+
+from hire.catalog import open_dataset
+from hire.datasets import FewShotDataset
+from hire.embeddings import Embeddings
+from hire.evaluation import evaluate
+from hire.fitting import embeddings_of
+from hire.models.base import FewShotModel
+from hire.models.translation import MeanTranslation
+from hire.settings import RunSettings, preset
+from hire.training import HireTrainer
+
+SHOTS = (1, 3, 5)
+EVERY = 4  # of the train relations, one is held out
+VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
+    "fast": {},
+    "without context": {"model": {"context_weight": 0.0}},
+    "all contexts, lambda 0.5": {"model": {"context_weight": 0.5}, "training": {"context_references": 160}},
+    "AVG": {"model": {"learner": "mean"}},
+    "LSTM": {"model": {"learner": "lstm"}},
+    "without MAML": {"model": {"inner_steps": 0}},
+    "MAML, first order": {"model": {"second_order": False}},
+    "MTransE": {"model": {"decoder": "mtranse"}},
+    "MTransH": {"model": {"decoder": "mtransh"}},
+    "without t - h": {"model": {"residual": False}},
+    "margin loss": {"model": {"loss": "margin"}, "training": {"embedding_norm": 1.0}},
+    "regime tasks": {"training": {"regime": "tasks"}},
+}
+
+
+def held_out(dataset: FewShotDataset) -> FewShotDataset:
+    """The same dataset without its test tasks, in whose place some train tasks stand."""
+    train = dataset.split("train")
+    kept = [task for number, task in enumerate(train) if number % EVERY]
+    splits = {"train": kept, "dev": dataset.split("dev"), "test": train[::EVERY]}
+    tasks = {split: {task.relation: task.pairs for task in of_split} for split, of_split in splits.items()}
+    candidates = {task.relation: task.candidates for task in dataset.tasks}
+    return replace(FewShotDataset.of(dataset.name, dataset.graph, tasks, candidates), facts=dataset.facts)
+
+
+def figures(model: FewShotModel, dataset: FewShotDataset) -> dict[str, float]:
+    """MRR on dev and on the held-out train relations."""
+    return {
+        f"{name}-{shots}": evaluate(model, dataset, split, shots)["realistic"]["mrr"]
+        for name, split in (("dev", "dev"), ("held", "test"))
+        for shots in SHOTS
+    }
+
+
+def trained(dataset: FewShotDataset, embeddings: Embeddings, settings: RunSettings) -> FewShotModel:
+    """A model after all steps, as it is then."""
+    trainer = HireTrainer(dataset, embeddings, settings.model, settings.training)
+    while trainer.step < settings.training.steps:
+        trainer.train_step()
+    return trainer.model()
+
+
+def main() -> None:
+    """Print a line of JSON for each run, and the mean of each variant at the end."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset")
+    parser.add_argument("--steps", type=int, default=1_500)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--only", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    options = parser.parse_args()
+    original = open_dataset(options.dataset)
+    dataset = held_out(original)
+    found: dict[str, list[dict[str, float]]] = {}
+    for seed in options.seeds:
+        base = preset("fast").changed(training={"steps": options.steps, "seed": seed}, embedding={"seed": seed})
+        embeddings = embeddings_of(original, base.embedding)
+        for name in ["TransE", *options.only]:
+            start = time.monotonic()
+            if name == "TransE":
+                model: FewShotModel = MeanTranslation(embeddings.entities)
+            else:
+                model = trained(dataset, embeddings, base.changed(**VARIANTS[name]))
+            of_run = figures(model, dataset)
+            found.setdefault(name, []).append(of_run)
+            seconds = round(time.monotonic() - start)
+            print(json.dumps({"variant": name, "seed": seed, "seconds": seconds, **of_run}), flush=True)
+    for name, runs in found.items():
+        means = (statistics.mean(run[key] for run in runs) for key in runs[0])
+        print(f"{name:26}" + "".join(f"{mean:8.3f}" for mean in means))
+
+
+if __name__ == "__main__":
+    main()
