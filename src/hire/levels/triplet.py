@@ -18,7 +18,7 @@ class DropPath(nn.Module):
         """Drop the whole branch [..., elements, dim] of a set with the given rate, and scale up the others."""
         if not self.training or self.rate == 0:
             return branch
-        kept = torch.rand(*branch.shape[:-2], 1, 1) >= self.rate
+        kept = torch.rand(*branch.shape[:-2], 1, 1, device=branch.device) >= self.rate
         return branch * (kept / (1 - self.rate))
 
 

@@ -44,6 +44,7 @@ class HireSettings:
     context_weight: float = 0.05  # lambda of Eq. 21; 0 leaves the context level out
     context_temperature: float = 0.1  # tau of Eq. 5
     false_contexts: int = 1  # N of Eq. 5
+    context_heads: int = 1  # of the self-attention over a context
 
 
 class HireNetwork(nn.Module):
@@ -67,7 +68,7 @@ class HireNetwork(nn.Module):
         self.log_temperature = nn.Parameter(torch.tensor(math.log(settings.temperature)))
         rates = torch.tensor([1.0, 1.0, 0.1, 0.1])[:, None].repeat(1, dimension) * settings.inner_rate
         self.log_rates = nn.Parameter(rates.log(), requires_grad=settings.loss == "softmax")
-        self.context = ContextEncoder(dimension) if settings.context_weight else None
+        self.context = ContextEncoder(dimension, heads=settings.context_heads) if settings.context_weight else None
 
     def meta_relation(self, heads: Tensor, tails: Tensor) -> Relation:
         """The relation [tasks, dim] of references [tasks, shots, dim], before it is refined (Eq. 6-8)."""
@@ -153,27 +154,32 @@ class Hire(FewShotModel):
         self.seed = seed
 
     def _vectors(self, entities: IntArray) -> Vectors:
-        numbers = as_tensor(entities)
+        numbers = as_tensor(entities).to(self.entities.device)
         return Vectors(self.entities[numbers], self.projections[numbers])
 
     @torch.no_grad()
     def adapt(self, references: IntArray, candidates: IntArray | None = None) -> Relation:
         """Learn a relation from references [shots, 2]: meta relation, then MAML against some of the candidates."""
         self.network.eval()
-        pool = np.arange(len(self.entities)) if candidates is None else np.asarray(candidates)
-        others = np.setdiff1d(pool, references[:, 1])
-        if not len(others):
-            others = pool
-        count = min(self.network.settings.inner_negatives, len(others))
-        drawn = random_stream(self.seed, "adaptation").choice(others, count, replace=False)
+        size = len(self.entities) if candidates is None else len(candidates)
+        negatives = self._negatives(references[:, 1], size, candidates)
         heads, tails = (self._vectors(column[None]) for column in references.T)
-        candidates_count = torch.tensor([len(pool)])
-        relation = self.network.adapt(heads, tails, self._vectors(drawn[None]), candidates=candidates_count)
+        sizes = torch.tensor([size], device=self.entities.device)
+        relation = self.network.adapt(heads, tails, self._vectors(negatives[None]), candidates=sizes)
         return Relation(*(part[0].detach() for part in relation))
+
+    def _negatives(self, true: IntArray, size: int, candidates: IntArray | None) -> IntArray:
+        """Some candidates that are none of the true tails, if there are others; always the same."""
+        count = self.network.settings.inner_negatives
+        spare = min(size, count + len(true))
+        drawn = random_stream(self.seed, "adaptation").choice(size, spare, replace=False)
+        drawn = drawn if candidates is None else np.asarray(candidates)[drawn]
+        others = drawn[~np.isin(drawn, true)]
+        return others[:count] if len(others) else drawn[:count]
 
     @torch.no_grad()
     def score(self, relation: Relation, heads: IntArray, tails: IntArray) -> Tensor:
         """Minus the distance, [heads, tails]."""
         decoder = self.network.settings.decoder
         moved = translated(decoder, relation, self._vectors(heads))
-        return -distances(decoder, relation, moved, self._vectors(tails))
+        return -distances(decoder, relation, moved, self._vectors(tails)).cpu()
