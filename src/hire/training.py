@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -106,11 +106,10 @@ class HireTrainer:
         """The objective L(Q) + lambda L_c (Eq. 21), and the rows of the tables that it was computed from."""
         network = self.network
         used = [batch.references, batch.reference_negatives, batch.queries, batch.query_negatives]
-        contexts = None
-        if network.context is not None:
-            pairs, contexts = self._draw_contexts(batch, generator)
-            used.append(pairs)
-        rows = _Rows(self.entities, self.projections, used, None if contexts is None else contexts.entities)
+        drawn = None if network.context is None else self._draw_contexts(batch, generator)
+        if drawn is not None:
+            used.append(drawn.pairs)
+        rows = _Rows(self.entities, self.projections, used, None if drawn is None else drawn.tuples.entities)
         references, reference_negatives, queries, query_negatives, *triplets = rows.vectors
         reference_false, query_false, candidates = (
             None if part is None else part.to(self.device)
@@ -123,38 +122,42 @@ class HireTrainer:
             relation, _column(queries, 0), _column(queries, 1), query_negatives, query_false, candidates
         )
         loss = losses.mean()
-        if contexts is not None:
-            kinds, lengths = contexts.relations.to(self.device), contexts.lengths.to(self.device)
-            tuples = Tuples(kinds, rows.in_contexts, lengths)
-            contrast = self._context_loss(triplets[0].embeddings.flatten(1), tuples, rows)
+        if drawn is not None:
+            contrast = self._context_loss(triplets[0].embeddings.flatten(1), drawn, rows)
             loss = loss + network.settings.context_weight * contrast
         return loss, rows
 
-    def _draw_contexts(self, batch: EpisodeBatch, generator: np.random.Generator) -> tuple[Tensor, Tuples]:
-        """Some references [n, 2] with their true contexts, then N false ones for each."""
+    def _draw_contexts(self, batch: EpisodeBatch, generator: np.random.Generator) -> _DrawnContexts:
+        """Contexts of some references, or of all."""
         shots = batch.references.shape[1]
         pairs = batch.references.flatten(0, 1)
         chosen = np.arange(len(pairs))
         if self.training.context_references is not None:
             chosen = generator.choice(chosen, min(self.training.context_references, len(pairs)), replace=False)
-        true = self.contexts.true(pairs[chosen], batch.relations[chosen // shots])
-        copies = self.network.settings.false_contexts
-        repeated = Contexts(*(part.repeat_interleave(copies, dim=0) for part in vars(true).values()))
-        false = self.contexts.false(repeated, generator)
+        triplets = np.column_stack([pairs[chosen], batch.relations[chosen // shots]])
+        distinct, places = np.unique(triplets, axis=0, return_inverse=True)
+        own = torch.from_numpy(places)
+        true = self.contexts.true(distinct[:, :2], distinct[:, 2])
+        repeated = own.repeat_interleave(self.network.settings.false_contexts)
+        false = self.contexts.false(Contexts(*(part[repeated] for part in vars(true).values())), generator)
         parts = zip(true.tuples(), false.tuples(), strict=True)
-        return pairs[chosen], Tuples(*(torch.cat(both) for both in parts))
+        return _DrawnContexts(pairs[chosen], own, Tuples(*(torch.cat(both) for both in parts)))
 
-    def _context_loss(self, triplets: Tensor, tuples: Tuples, rows: _Rows) -> Tensor:
+    def _context_loss(self, triplets: Tensor, drawn: _DrawnContexts, rows: _Rows) -> Tensor:
         """L_c, the mean over some references (Eq. 5)."""
         network = self.network
         if network.context is None:
             return triplets.new_zeros(())
-        rows.relation_numbers, kinds = torch.unique(tuples.relations, return_inverse=True)
+        kinds, lengths, own = (
+            part.to(self.device) for part in (drawn.tuples.relations, drawn.tuples.lengths, drawn.own)
+        )
+        rows.relation_numbers, kinds = torch.unique(kinds, return_inverse=True)
         rows.relations = self.relations.rows(rows.relation_numbers)
-        encoded = network.context(tuples._replace(relations=kinds), rows.relations, rows.entities)
-        true, false = encoded.split([len(triplets), len(encoded) - len(triplets)])
-        false = false.unflatten(0, (len(triplets), network.settings.false_contexts))
-        return info_nce(triplets, true, false, network.settings.context_temperature).mean()
+        encoded = network.context(Tuples(kinds, rows.in_contexts, lengths), rows.relations, rows.entities)
+        falsehoods = len(triplets) * network.settings.false_contexts
+        true, false = torch.split(encoded, [len(encoded) - falsehoods, falsehoods])
+        false = false.view(len(triplets), network.settings.false_contexts, -1)
+        return info_nce(triplets, true[own], false, network.settings.context_temperature).mean()
 
     def _update(self, loss: Tensor, rows: _Rows) -> None:
         settings = self.training
@@ -177,6 +180,14 @@ class HireTrainer:
         ):
             if used is not None and used.grad is not None and numbers is not None:
                 table.update(numbers, used.grad, rate)
+
+
+class _DrawnContexts(NamedTuple):
+    """Some references and their contexts; those that are in a batch more than once share their true context."""
+
+    pairs: Tensor  # [n, 2]
+    own: Tensor  # [n]: the number of each pair's true context
+    tuples: Tuples  # of the distinct true contexts, then of the N false ones of each pair
 
 
 class _Rows:
