@@ -29,7 +29,7 @@ class TrainingSettings:
     """How HiRe is trained; the defaults are those of the preset `fast`."""
 
     steps: int = 3_000
-    shots: tuple[int, ...] = (1, 1, 2, 3, 4, 5)  # each step draws one of them
+    shots: tuple[int, ...] = (1, 1, 3, 5, 5)  # each step draws one of them
     regime: Regime = "in-train"
     batches: Literal["pooled", "episodes"] = "pooled"  # a pool with many kinds of task, or the paper's episodes
     shares: TaskShares = field(default_factory=TaskShares)  # of the pool
