@@ -32,32 +32,32 @@ from hire.training import HireTrainer
 from hire.vocabulary import Vocabulary
 
 SIZE = 4096
-REPEATS = 7
+REPEATS = 5
 GIGA = 1e9
 LINKS, RELATIONS = 20, 50  # of each entity that is linked at all, and in the made-up graphs
 
 
 def product_speed() -> float:
     """GFLOP/s of a matrix product."""
-    left, right = torch.randn(2, SIZE, SIZE)
-    seconds = []
-    for _ in range(3):
-        start = time.perf_counter()
-        left @ right
-        seconds.append(time.perf_counter() - start)
-    return float(2 * SIZE**3 / min(seconds) / GIGA)
+    left, right, out = torch.randn(3, SIZE, SIZE)
+    torch.mm(left[:256], right, out=out[:256])  # warm
+    start = time.perf_counter()
+    torch.mm(left, right, out=out)
+    return float(2 * SIZE**3 / (time.perf_counter() - start) / GIGA)
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, float]:
     """The median seconds of some work, and the same as GFLOP-equivalents."""
     work()
     seconds, equivalents = [], []
+    before = product_speed()
     for _ in range(REPEATS):
-        before = product_speed()
         start = time.perf_counter()
         work()
         seconds.append(time.perf_counter() - start)
-        equivalents.append(seconds[-1] * (before + product_speed()) / 2)
+        after = product_speed()
+        equivalents.append(seconds[-1] * (before + after) / 2)
+        before = after
     return statistics.median(seconds), statistics.median(equivalents)
 
 
