@@ -7,6 +7,7 @@ import torch
 
 from hire.datasets import FewShotDataset
 from hire.embeddings import Embeddings
+from hire.errors import HireError
 from hire.evaluation import evaluate
 from hire.levels.entity import Relation, Vectors
 from hire.models.hire import HireNetwork, HireSettings, Loss
@@ -69,6 +70,13 @@ def test_the_papers_episodes_train(umls: FewShotDataset, embeddings: Embeddings)
     batch = trainer.draw(0, 2)
     assert batch.query_negatives.shape == (32, 3, 1) and batch.query_false is None
     assert trainer.model().entities is trainer.entities.weights  # no average
+
+
+def test_more_references_than_facts_are_refused(umls: FewShotDataset, embeddings: Embeddings) -> None:
+    for batches in ("pooled", "episodes"):
+        settings = replace(TRAINING, shots=(9_000,), batches=batches)  # type: ignore[arg-type]
+        with pytest.raises(HireError, match=r"900[01]"):
+            HireTrainer(umls, embeddings, MODEL, settings)
 
 
 def test_the_model_is_the_average(umls: FewShotDataset, embeddings: Embeddings) -> None:

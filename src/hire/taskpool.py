@@ -20,6 +20,7 @@ from hire.graph import row_offsets
 from hire.randomness import random_stream
 from hire.vocabulary import IntArray
 
+FEWEST_FACTS = 10  # of a relation that serves as a task
 SMALLEST_TYPE_PAIR = 20  # facts, and entities of the tail's type
 
 
@@ -45,11 +46,17 @@ class TaskShares:
 class TaskPool:
     """Training tasks of a dataset, drawn by a seed and a step's number alone."""
 
-    def __init__(self, dataset: FewShotDataset, regime: Regime, shares: TaskShares, *, fewest_facts: int = 10) -> None:
+    def __init__(
+        self, dataset: FewShotDataset, regime: Regime, shares: TaskShares, *, fewest_facts: int = FEWEST_FACTS
+    ) -> None:
         self.dataset = dataset
         tasks = [task for task in _collect(dataset, regime, shares) if len(task.pairs) >= fewest_facts]
         if not tasks:
-            raise HireError(f"no relation has {fewest_facts} triples to train with", file=dataset.name)
+            raise HireError(
+                f"no relation has {fewest_facts} triples to train with",
+                file=dataset.name,
+                remedy="ask for fewer shots, or give a graph with more facts",
+            )
         self.kinds = np.array([task.kind for task in tasks])
         self._relations = np.array([task.relation for task in tasks])
         self._sizes = np.array([len(task.pairs) for task in tasks])

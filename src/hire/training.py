@@ -21,7 +21,7 @@ from hire.levels.entity import Vectors
 from hire.models.hire import Hire, HireNetwork, HireSettings
 from hire.optimizers import RowTable, kept_share
 from hire.randomness import random_stream
-from hire.taskpool import TaskPool, TaskShares
+from hire.taskpool import FEWEST_FACTS, TaskPool, TaskShares
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,8 @@ Draw = Callable[[int, int], EpisodeBatch]  # a batch of a step's number and a nu
 
 
 def _pooled(dataset: FewShotDataset, settings: TrainingSettings) -> Draw:
-    pool = TaskPool(dataset, settings.regime, settings.shares)
+    fewest = max(FEWEST_FACTS, max(settings.shots) + 1)
+    pool = TaskPool(dataset, settings.regime, settings.shares, fewest_facts=fewest)
 
     def draw(step: int, shots: int) -> EpisodeBatch:
         return pool.batch(
