@@ -74,7 +74,7 @@ def test_the_papers_episodes_train(umls: FewShotDataset, embeddings: Embeddings)
 
 def test_more_references_than_facts_are_refused(umls: FewShotDataset, embeddings: Embeddings) -> None:
     for batches in ("pooled", "episodes"):
-        settings = replace(TRAINING, shots=(9_000,), batches=batches)  # type: ignore[arg-type]
+        settings = replace(TRAINING, shots=(9_000,), batches=batches)
         with pytest.raises(HireError, match=r"900[01]"):
             HireTrainer(umls, embeddings, MODEL, settings)
 
