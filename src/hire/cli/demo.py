@@ -13,7 +13,7 @@ DATASET, RELATION, SHOTS = "umls-one", "part_of", 3
 
 @click.command()
 @option("-o", "--output", type=click.Path(path_type=Path), default=Path("runs/demo"), help="The folder of the run.")
-@option("--steps", type=POSITIVE, default=1_000, help="Of training.")
+@option("--steps", type=POSITIVE, default=200, help="Of training.")
 @option("--seed", type=NATURAL, default=0)
 def demo(output: Path, steps: int, seed: int) -> None:
     """Train HiRe on the bundled dataset, compare it with baselines, and ask it about a relation it has never seen.
@@ -34,7 +34,10 @@ def demo(output: Path, steps: int, seed: int) -> None:
     from hire.teaching import load
 
     settings = preset("fast").changed(
-        training={"seed": seed, "steps": steps}, embedding={"seed": seed}, fit={"evaluate_every": 100}
+        model={"learner_start": 0.1},  # in so small a graph, training should not lead far away
+        training={"seed": seed, "steps": steps},
+        embedding={"seed": seed},
+        fit={"evaluate_every": 10, "patience": 6},
     )
     fit(DATASET, output, settings, resume=(output / CONFIG).exists())
     trained = load(output)
@@ -51,6 +54,7 @@ def demo(output: Path, steps: int, seed: int) -> None:
         ["", *names],
         [(name, *(f"{found[figure]:.3f}" for figure in names)) for name, found in figures.items()],
     )
+    click.echo("With 16 train relations there is little to learn from; on NELL-One HiRe more than doubles TransE.\n")
     task = next(task for task in dataset.tasks if task.name == RELATION)
     graph = dataset.graph
     pairs = [(graph.entities[int(h)], graph.entities[int(t)]) for h, t in task.pairs]

@@ -34,6 +34,9 @@ class HireSettings:
     margin: float = 1.0  # gamma of Eq. 12 and 20, for the margin loss
     temperature: float = 8.0  # what distances are multiplied with before the softmax; learned from here
     residual: bool = True  # add the gated mean of t - h to the meta relation
+    learner_start: float = (
+        1.0  # what the learner's last layer is multiplied with at first: with little, R is mean(t - h)
+    )
     drop_path: float = 0.2
     inner_steps: int = 1  # of MAML; 0 leaves it out
     inner_rate: float = 0.1  # l_r of Eq. 13; learned for each dimension from here with the softmax loss
@@ -61,6 +64,9 @@ class HireNetwork(nn.Module):
             self.learner = MeanLearner(dimension, outputs)
         else:
             self.learner = LstmLearner(dimension, outputs)
+        last = [module for module in self.learner.modules() if isinstance(module, nn.Linear)][-1]
+        for parameter in last.parameters():
+            parameter.data *= settings.learner_start
         self.gate = nn.Linear(2 * dimension, dimension)
         nn.init.zeros_(self.gate.weight)
         nn.init.constant_(self.gate.bias, 2.0)
