@@ -38,6 +38,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "MTransE": {"model": {"decoder": "mtranse"}},
     "MTransH": {"model": {"decoder": "mtransh"}},
     "without t - h": {"model": {"residual": False}},
+    "learner from a tenth": {"model": {"learner_start": 0.1}},
     "margin loss": {"model": {"loss": "margin"}, "training": {"embedding_norm": 1.0}},
     "regime tasks": {"training": {"regime": "tasks"}},
 }

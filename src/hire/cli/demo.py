@@ -54,7 +54,7 @@ def demo(output: Path, steps: int, seed: int) -> None:
         ["", *names],
         [(name, *(f"{found[figure]:.3f}" for figure in names)) for name, found in figures.items()],
     )
-    click.echo("With 16 train relations there is little to learn from; on NELL-One HiRe more than doubles TransE.\n")
+    click.echo("So few train relations (16) are little to learn from; README.md has the figures on NELL-One.\n")
     task = next(task for task in dataset.tasks if task.name == RELATION)
     graph = dataset.graph
     pairs = [(graph.entities[int(h)], graph.entities[int(t)]) for h, t in task.pairs]
