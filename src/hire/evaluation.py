@@ -17,7 +17,7 @@ from hire.vocabulary import IntArray
 
 RANKS = ("realistic", "optimistic", "pessimistic")
 HITS = (10, 5, 1)
-SCORES_AT_ONCE = 1 << 20  # bounds the memory of ranking; what fits the processor's cache is ranked fastest
+SCORES_AT_ONCE = 1 << 24  # bounds the memory of ranking among all entities
 RESAMPLES = 1_000
 CONFIDENCE = 0.95
 
