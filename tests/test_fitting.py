@@ -116,6 +116,23 @@ def test_embeddings_of_a_file(run: Callable[..., Result], tmp_path: Path) -> Non
         fit(other, tmp_path / "new", SETTINGS.changed(training={"shots": (1,)}), embeddings=file)
 
 
+def test_what_cannot_be_is_told_before_the_work(run: Callable[..., Result], tmp_path: Path) -> None:
+    options = ("umls-one", "--dimension", "8", "--steps", "3")
+    for problem, command in (
+        ("could not be written", ("pretrain", *options, "-o", tmp_path / "missing" / "x.safetensors")),
+        ("dimensions are odd", ("pretrain", "umls-one", "--dimension", "7", "--model", "complex")),
+        ("is a file", ("train", *options, "-o", __file__)),
+    ):
+        result = run(*command)
+        assert result.exit_code == 2 and problem in result.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_k_given_twice_is_one_k() -> None:
+    assert SETTINGS.changed(training={"shots": (3, 3)}).evaluated_shots == (3,)
+    assert SETTINGS.changed(training={"shots": (2, 3)}).evaluated_shots == (1, 3, 5)
+
+
 def test_tensorboard(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="tensorboard is an extra")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

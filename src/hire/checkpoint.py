@@ -27,10 +27,14 @@ FORMAT = 2
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, str] | None = None) -> None:
     """Write named tensors, and what there is to say about them, whole or not at all."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     with atomic_file(path) as partial:
-        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, partial, about)
+        try:
+            save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, partial, about)
+        except SafetensorError as error:  # the library's word for a missing folder or a full disk
+            raise HireError(f"could not be written ({error})", file=path, remedy="choose another place") from error
         partial.chmod(0o644)  # the library writes files that only their owner may read
 
 

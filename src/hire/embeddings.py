@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hire.errors import HireError
 from hire.graph import KnowledgeGraph
 from hire.levels.entity import distance, normal, squared_distances
 from hire.optimizers import RowTable
@@ -19,6 +20,7 @@ from hire.randomness import random_stream
 
 EmbeddingName = Literal["transe", "transh", "transd", "distmult", "complex", "complex-n3"]
 TRANSLATIONAL = ("transe", "transh", "transd")
+COMPLEX = ("complex", "complex-n3")
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,11 @@ class EmbeddingTrainer:
     """Learns embeddings of a graph step by step; a step depends on the seed and its number alone."""
 
     def __init__(self, graph: KnowledgeGraph, settings: EmbeddingSettings, device: torch.device | str = "cpu") -> None:
+        if settings.model in COMPLEX and settings.dimension % 2:
+            raise HireError(
+                f"{settings.model} has a real and an imaginary half: {settings.dimension} dimensions are odd",
+                remedy="choose an even number",
+            )
         self.graph = graph
         self.settings = settings
         self.step = 0

@@ -74,6 +74,8 @@ def fit(
         _check_same(run, config)
     elif (run / CONFIG).exists():
         raise HireError("is a run already", file=run, remedy="say --resume to go on with it, or choose another place")
+    elif run.exists() and not run.is_dir():
+        raise HireError("is a file", file=run, remedy="choose another place for the run")
     writer = _tensorboard(run) if tensorboard else None
     if embeddings is None:
         start = embeddings_of(dataset, settings.embedding, device)

@@ -39,7 +39,7 @@ class RunSettings:
     @property
     def evaluated_shots(self) -> tuple[int, ...]:
         """For how many references dev is looked at; the choice is by the mean of their MRR."""
-        return (1, 3, 5) if len(self.training.shots) > 1 else self.training.shots
+        return (1, 3, 5) if len(set(self.training.shots)) > 1 else self.training.shots[:1]
 
 
 PRESETS = {
