@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,10 +10,11 @@ from hire.datasets import FewShotDataset
 from hire.embeddings import Embeddings
 from hire.errors import HireError
 from hire.evaluation import evaluate
+from hire.levels.context import info_nce
 from hire.levels.entity import Relation, Vectors
-from hire.models.hire import HireNetwork, HireSettings, Loss
+from hire.models.hire import Hire, HireNetwork, HireSettings, Loss
 from hire.settings import preset
-from hire.training import HireTrainer, TrainingSettings
+from hire.training import HireTrainer, TrainingSettings, _Rows
 
 MODEL = HireSettings(dimension=16, inner_negatives=32)
 TRAINING = TrainingSettings(steps=150, tasks=8, queries=16, negatives=32, inner_negatives=16, context_references=4)
@@ -127,3 +129,37 @@ def test_every_switch_trains(umls: FewShotDataset, embeddings: Embeddings, chang
     assert ("relations" in moved) == (changes.get("context_weight") != 0.0)
     assert ("projections" in moved) == (changes.get("decoder", "mtransd") == "mtransd")
     assert not any(value.isnan().any() for value in state_of(trainer).values())
+
+
+def test_every_reference_is_held_against_its_own_context(umls: FewShotDataset, embeddings: Embeddings) -> None:
+    trainer = HireTrainer(
+        umls, embeddings, replace(MODEL, false_contexts=2), replace(TRAINING, context_references=None)
+    )
+    batch = trainer.draw(0, 5)
+    drawn = trainer._draw_contexts(batch, np.random.default_rng(0))
+    assert len(drawn.own) > len(set(drawn.own.tolist()))  # some are in the batch more than once
+    rows = _Rows(trainer.entities, trainer.projections, [drawn.pairs], drawn.tuples.entities)
+    found = trainer._context_loss(rows.vectors[0].embeddings.flatten(1), drawn, rows)
+    encoder = trainer.network.context
+    assert encoder is not None
+    encoded = encoder(drawn.tuples, trainer.relations.weights, trainer.entities.weights)
+    true = trainer.contexts.true(drawn.pairs, batch.relations.repeat_interleave(5)).tuples()
+    of_true = encoder(true, trainer.relations.weights, trainer.entities.weights)
+    of_false = encoded[-2 * len(drawn.pairs) :].view(len(drawn.pairs), 2, -1)
+    triplets = trainer.entities.weights[drawn.pairs].flatten(1)
+    expected = info_nce(triplets, of_true, of_false, MODEL.context_temperature).mean()
+    assert found.item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_a_learner_that_starts_at_nothing_leaves_the_gated_mean_of_t_minus_h() -> None:
+    network = HireNetwork(replace(MODEL, learner_start=0.0)).eval()
+    heads, tails = torch.randn(2, 3, 4, 16)
+    expected = torch.sigmoid(torch.tensor(2.0)) * (tails - heads).mean(dim=1)
+    assert torch.allclose(network.meta_relation(heads, tails).translation, expected, atol=1e-6)
+
+
+def test_no_true_tail_is_a_negative_after_training() -> None:
+    model = Hire(HireNetwork(replace(MODEL, inner_negatives=10)), *torch.randn(2, 12, 16))
+    for candidates in (None, np.arange(12)):
+        assert set(model._negatives(np.array([3, 5]), 12, candidates)) == set(range(12)) - {3, 5}
+    assert len(model._negatives(np.array([7]), 1, np.array([7]))) == 1  # where there is nothing else
