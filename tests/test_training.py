@@ -8,6 +8,7 @@ import torch
 
 from hire.datasets import FewShotDataset
 from hire.embeddings import Embeddings
+from hire.episodes import EpisodeBatch
 from hire.errors import HireError
 from hire.evaluation import evaluate
 from hire.levels.context import info_nce
@@ -136,8 +137,10 @@ def test_every_reference_is_held_against_its_own_context(umls: FewShotDataset, e
         umls, embeddings, replace(MODEL, false_contexts=2), replace(TRAINING, context_references=None)
     )
     batch = trainer.draw(0, 5)
+    twice = {name: torch.cat([part, part.flip(0)]) for name, part in vars(batch).items()}  # each is there again
+    batch = EpisodeBatch(**twice)
     drawn = trainer._draw_contexts(batch, np.random.default_rng(0))
-    assert len(drawn.own) > len(set(drawn.own.tolist()))  # some are in the batch more than once
+    assert len(drawn.own) >= 2 * len(set(drawn.own.tolist()))
     rows = _Rows(trainer.entities, trainer.projections, [drawn.pairs], drawn.tuples.entities)
     found = trainer._context_loss(rows.vectors[0].embeddings.flatten(1), drawn, rows)
     encoder = trainer.network.context
