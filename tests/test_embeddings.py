@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hire.datasets import FewShotDataset
-from hire.embeddings import EmbeddingName, EmbeddingSettings, logits, pretrain, widths
+from hire.embeddings import EmbeddingName, EmbeddingSettings, _negative_loss, logits, pretrain, widths
 
 MODELS = get_args(EmbeddingName)
 DIMENSION = 4
@@ -57,3 +58,23 @@ def test_the_same_seed_gives_the_same_embeddings(umls: FewShotDataset) -> None:
     settings = [EmbeddingSettings(dimension=8, batch_size=32, negatives=16, steps=20, seed=seed) for seed in (3, 3, 4)]
     first, second, third = (pretrain(umls.graph, chosen).entities for chosen in settings)
     assert torch.equal(first, second) and not torch.equal(first, third)
+
+
+@pytest.mark.parametrize("adversarial", [0.0, 0.5, 1.0])
+def test_the_quick_loss_of_transe_is_the_plain_one(adversarial: float) -> None:
+    heads, relations = torch.randn(2, 7, 5, dtype=torch.float64)
+    negatives = torch.cat([torch.randn(6, 5, dtype=torch.float64), heads[:1] + relations[:1]])  # one is at its head
+    settings = EmbeddingSettings(adversarial=adversarial, margin=3.0)
+
+    def loss_and_gradients(model: EmbeddingName) -> list[Tensor]:
+        parts = [part.clone().requires_grad_() for part in (heads, relations, negatives)]
+        if model == "transd":  # with no projections it is TransE, and takes the plain way
+            nothing = torch.zeros(7, 5, dtype=torch.float64)
+            given = [torch.cat([part, nothing[: len(part)]], dim=-1) for part in parts]
+        else:
+            given = parts
+        loss = _negative_loss(replace(settings, model=model), *given)
+        return [loss, *torch.autograd.grad(3 * loss, parts)]
+
+    for quick, plain in zip(loss_and_gradients("transe"), loss_and_gradients("transd"), strict=True):
+        assert torch.allclose(quick, plain, rtol=1e-6, atol=1e-9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -71,6 +71,31 @@ def logits(model: EmbeddingName, margin: float, heads: Tensor, relations: Tensor
     if model == "distmult":
         return (heads * relations) @ tails.transpose(-1, -2)
     return _complex_product(heads, relations) @ tails.transpose(-1, -2)
+
+
+class _NegativeLoss(torch.autograd.Function):
+    """`_negative_loss` of TransE and its gradient at once: half the time of the same from smaller functions."""
+
+    @staticmethod
+    def forward(ctx: Any, moved: Tensor, negatives: Tensor, margin: float, adversarial: float) -> Tensor:
+        squares = moved.square().sum(-1, keepdim=True) + negatives.square().sum(-1)
+        squares = squares.addmm_(moved, negatives.T, alpha=-2).clamp_(min=1e-8)  # [batch, negatives]
+        slope = squares.rsqrt()
+        scores = squares.mul_(slope).neg_().add_(margin)
+        weight = torch.softmax(scores if adversarial == 1 else adversarial * scores, dim=-1)
+        odds = scores.exp_()  # at most e to the margin
+        slope.mul_(weight).mul_(odds)
+        slope.div_(odds.add_(1)).mul_(-1 / len(moved))  # of the loss, by the distance, over the distance
+        loss = torch.dot(weight.view(-1), odds.log_().view(-1)) / len(moved)
+        of_moved = moved * slope.sum(1, keepdim=True) - slope @ negatives
+        of_negatives = negatives * slope.sum(0)[:, None] - slope.T @ moved
+        ctx.save_for_backward(of_moved, of_negatives)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        of_moved, of_negatives = ctx.saved_tensors
+        return of_moved * gradients[0], of_negatives * gradients[0], None, None
 
 
 def _complex_product(left: Tensor, right: Tensor) -> Tensor:
@@ -161,14 +186,12 @@ def _step(
     vectors = F.embedding(places, of_entities)
     head, tail, false = vectors[:size], vectors[size : 2 * size], vectors[2 * size :]
     relation = F.embedding(kind_places, of_relations)
-    negative = logits(settings.model, settings.margin, head, relation, false)  # [batch, negatives]
     alone = (vectors[:, None] for vectors in (head, relation, tail))  # each triple a group of its own
     positive = logits(settings.model, settings.margin, *alone)[:, 0, 0]  # [batch]
     if settings.model in TRANSLATIONAL:
-        with torch.no_grad():
-            weight = torch.softmax(settings.adversarial * negative, dim=-1)
-        loss = -(F.logsigmoid(positive).mean() + (weight * F.logsigmoid(-negative)).sum(-1).mean()) / 2
+        loss = (_negative_loss(settings, head, relation, false) - F.logsigmoid(positive).mean()) / 2
     else:
+        negative = logits(settings.model, settings.margin, head, relation, false)  # [batch, negatives]
         correction = math.log(len(entities.weights) / settings.negatives)
         loss = (torch.logsumexp(torch.cat([positive[:, None], negative + correction], -1), -1) - positive).mean()
         if settings.model == "complex-n3":
@@ -177,3 +200,13 @@ def _step(
     entities.update(entity_numbers, of_entities, rate)
     relations.update(relation_numbers, of_relations, rate)
     return loss.item()
+
+
+def _negative_loss(settings: EmbeddingSettings, heads: Tensor, relations: Tensor, negatives: Tensor) -> Tensor:
+    """The loss of a translational model for negatives shared by a batch, the harder ones weighted more."""
+    if settings.model == "transe":
+        loss = _NegativeLoss.apply(heads + relations, negatives, settings.margin, settings.adversarial)  # type: ignore[no-untyped-call]
+        return cast(Tensor, loss)
+    scores = logits(settings.model, settings.margin, heads, relations, negatives)
+    weight = torch.softmax(settings.adversarial * scores.detach(), dim=-1)
+    return (weight * F.softplus(scores)).sum(-1).mean()
