@@ -53,6 +53,13 @@ def test_kinds_of_tasks(umls: FewShotDataset, nell_one: FewShotDataset) -> None:
         TaskPool(umls, "tasks", TaskShares(), fewest_facts=1000)
 
 
+def test_without_types_any_entity_may_be_a_negative(umls: FewShotDataset) -> None:
+    """As when the tasks are evaluated: a model that never sees the others does not learn to leave them out."""
+    batch = batch_of(TaskPool(umls, "in-train", TaskShares()))
+    assert batch.candidates is not None
+    assert set(batch.candidates.tolist()) == {len(umls.graph.entities)}
+
+
 def test_a_step_gives_the_same_batch_whenever_it_is_drawn(umls: FewShotDataset) -> None:
     pool = TaskPool(umls, "in-train", TaskShares())
     first = batch_of(pool, 7)

@@ -81,19 +81,24 @@ class ContextSampler:
         return _contexts(tuples[..., 0].reshape(shape), tuples[..., 1].reshape(shape), mask.reshape(shape))
 
     def false(self, true: Contexts, generator: np.random.Generator) -> Contexts:
-        """Corrupt either the relation or the entity of every real tuple, each with even odds; never the padding."""
+        """Corrupt either the relation or the entity of every real tuple, each with even odds; never the padding.
+
+        An entity becomes another one of these contexts: one that stands nowhere in the neighbourhood of anything would be
+        too easy to tell. Where there is no other, the relation is corrupted.
+        """
         relations, entities, mask = (part.numpy() for part in (true.relations, true.entities, true.mask))
         others = len(self._relations) - 1  # a relation and its inverse, at least
-        corrupt_relation = mask & ((generator.random(mask.shape) < 0.5) | (len(self.graph.entities) == 1))
+        present, places = np.unique(entities[mask], return_inverse=True)
+        corrupt_relation = mask & ((generator.random(mask.shape) < 0.5) | (len(present) == 1))
         corrupt_entity = mask & ~corrupt_relation
         relations, entities = relations.copy(), entities.copy()
         # A draw among all but one: what would be the original or lies behind it moves up by one.
         original = np.searchsorted(self._relations, relations[corrupt_relation])
         drawn = generator.integers(0, max(1, others), len(original))
         relations[corrupt_relation] = self._relations[drawn + (drawn >= original)]
-        original = entities[corrupt_entity]
-        drawn = generator.integers(0, max(1, len(self.graph.entities) - 1), len(original))
-        entities[corrupt_entity] = drawn + (drawn >= original)
+        original = places[corrupt_entity[mask]]
+        drawn = generator.integers(0, max(1, len(present) - 1), len(original))
+        entities[corrupt_entity] = present[drawn + (drawn >= original)]
         return _contexts(relations, entities, mask)
 
 

@@ -134,7 +134,7 @@ def _collect(dataset: FewShotDataset, regime: Regime, shares: TaskShares) -> lis
 
     def by_type(tails: IntArray) -> IntArray:
         if graph.types is None:
-            return np.unique(tails)
+            return everything
         types = graph.types.of_entities(tails)
         return graph.types.entities_with(types) if len(types) else np.unique(tails)
 

@@ -13,7 +13,7 @@ DATASET, RELATION, SHOTS = "umls-one", "part_of", 3
 
 @click.command()
 @option("-o", "--output", type=click.Path(path_type=Path), default=Path("runs/demo"), help="The folder of the run.")
-@option("--steps", type=POSITIVE, default=200, help="Of training.")
+@option("--steps", type=POSITIVE, default=100, help="Of training.")
 @option("--seed", type=NATURAL, default=0)
 def demo(output: Path, steps: int, seed: int) -> None:
     """Train HiRe on the bundled dataset, compare it with baselines, and ask it about a relation it has never seen.
