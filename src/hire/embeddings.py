@@ -82,8 +82,10 @@ class _NegativeLoss(torch.autograd.Function):
         squares = squares.addmm_(moved, negatives.T, alpha=-2).clamp_(min=1e-8)  # [batch, negatives]
         slope = squares.rsqrt()
         scores = squares.mul_(slope).neg_().add_(margin)
-        weight = torch.softmax(scores if adversarial == 1 else adversarial * scores, dim=-1)
+        weight = torch.softmax(adversarial * scores, dim=-1) if adversarial != 1 else None
         odds = scores.exp_()  # at most e to the margin
+        if weight is None:
+            weight = odds / odds.sum(dim=-1, keepdim=True).clamp_min(1e-30)
         slope.mul_(weight).mul_(odds)
         slope.div_(odds.add_(1)).mul_(-1 / len(moved))  # of the loss, by the distance, over the distance
         loss = torch.dot(weight.view(-1), odds.log_().view(-1)) / len(moved)
