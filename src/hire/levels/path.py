@@ -1,0 +1,118 @@
+"""The path level: message passing from a head over the graph, each kind of edge weighted by what references say of it.
+
+In the manner of NBFNet (Zhu et al., 2021), conditioned on a handful of references instead of a relation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hire.references import ENTITY_FEATURES, KIND_FEATURES
+from hire.walks import HOPS, PAIR_FEATURES, Layer, Walks
+
+DEGREE = ENTITY_FEATURES.index("degree")
+
+
+@dataclass(frozen=True)
+class PathSettings:
+    """The architecture of the path level."""
+
+    channels: int = 16  # of a message
+    kind_width: int = 32  # hidden units that turn the features of a kind of edge into weights
+    profile_channels: int = 8  # of what the kinds of edges at a tail say
+    readout_width: int = 32
+    dropout: float = 0.1
+    kind_dropout: float = 0.1  # share of relations that a training step does not see
+    members: int = 1  # networks whose scores are averaged
+
+
+class PathMember(nn.Module):
+    """One network: weights for each kind of edge, three hops, and a read-out for each pair of head and tail."""
+
+    def __init__(self, settings: PathSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        channels, width = settings.channels, settings.readout_width
+        self.kinds = nn.Linear(len(KIND_FEATURES), settings.kind_width)
+        self.kind_weights = nn.ModuleList(nn.Linear(settings.kind_width, channels) for _ in range(HOPS))
+        self.profile_weights = nn.Linear(settings.kind_width, settings.profile_channels)
+        self.start = nn.Parameter(0.5 * torch.randn(channels))
+        self.start_features = nn.Linear(len(ENTITY_FEATURES), channels)
+        # Exponents, after a sigmoid: how much a message thins out by the degree and the fans of what it passes.
+        spread = torch.linspace(-2, 2, channels)
+        self.thinning = nn.Parameter(torch.stack([spread[torch.randperm(channels)] for _ in range(3 * HOPS)]))
+        self.updates = nn.ModuleList(nn.Linear(2 * channels, channels, bias=False) for _ in range(HOPS))
+        self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in range(HOPS - 1))
+        self.gates = nn.ModuleList(nn.Linear(len(ENTITY_FEATURES), channels) for _ in range(HOPS - 1))
+        inputs = 2 * channels + settings.profile_channels + len(ENTITY_FEATURES) + len(PAIR_FEATURES)
+        self.linear = nn.Linear(inputs, 1, bias=False)
+        self.hidden = nn.ModuleList([nn.Linear(inputs, width), nn.Linear(width, width)])
+        self.last = nn.Linear(width, 1)
+        for layer in (self.linear, self.last, self.start_features):
+            nn.init.zeros_(layer.weight)
+        for gate in self.gates:
+            nn.init.normal_(gate.weight, std=0.1)
+            nn.init.zeros_(gate.bias)
+
+    def weigh(self, kind_features: Tensor, seen: Tensor | None = None) -> list[Tensor]:
+        """The weights of each kind of edge [tasks * kinds, channels] for every hop, and those for profiles."""
+        hidden = F.gelu(self.kinds(kind_features.flatten(0, -2)))
+        weights = [layer(hidden) for layer in (*self.kind_weights, self.profile_weights)]
+        return weights if seen is None else [weight * seen[:, None] for weight in weights]
+
+    def forward(self, weights: list[Tensor], walks: Walks) -> Tensor:
+        """The score of each pair, [pairs]."""
+        state = self.start + self.start_features(walks.entities[0])  # [queries, channels]
+        for hop in range(HOPS - 1):
+            arrived = self._pass(hop, state, weights[hop], walks.layers[hop], walks.entities[hop], walks.entities[hop + 1])
+            arrived = F.gelu(self.norms[hop](arrived)) * (1 + self.gates[hop](walks.entities[hop + 1]))
+            state = arrived + _staying(state, walks.stays[hop])
+        last = self._pass(HOPS - 1, state, weights[HOPS - 1], walks.layers[-1], walks.entities[-1], walks.tails)
+        profile = last.new_zeros(len(last), self.settings.profile_channels)
+        messages = weights[HOPS][walks.profile_kinds] * walks.profile_counts[:, None]
+        profile = torch.asinh(profile.index_add(0, walks.profile_pairs, messages))
+        inputs = torch.cat([last, _staying(state, walks.stays[-1]), profile, walks.tails, walks.pairs], dim=-1)
+        hidden = inputs
+        for layer in self.hidden:
+            hidden = F.dropout(F.gelu(layer(hidden)), self.settings.dropout, self.training)
+        scores: Tensor = self.linear(inputs) + self.last(hidden)
+        return scores[:, 0]
+
+    def _pass(self, hop: int, state: Tensor, weights: Tensor, layer: Layer, before: Tensor, after: Tensor) -> Tensor:
+        """What arrives at each entity of a layer from the one before, [entities, channels]."""
+        by_degree, by_fan, by_return = torch.sigmoid(self.thinning[3 * hop : 3 * hop + 3])
+        state = state * torch.exp(-5 * before[:, DEGREE, None] * by_degree)
+        thinned = torch.exp(-layer.log_fans[:, :1] * by_fan - layer.log_fans[:, 1:] * by_return)
+        messages = state[layer.sources] * weights[layer.kinds] * thinned
+        arrived = torch.asinh(10 * state.new_zeros(len(after), state.shape[1]).index_add(0, layer.targets, messages))
+        updated: Tensor = self.updates[hop](torch.cat([arrived, arrived / (1 + 5 * after[:, DEGREE, None])], dim=-1))
+        return updated
+
+
+class PathNetwork(nn.Module):
+    """Some networks with the same inputs, whose scores are averaged."""
+
+    def __init__(self, settings: PathSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        self.members = nn.ModuleList(PathMember(settings) for _ in range(settings.members))
+
+    def forward(self, kind_features: Tensor, walks: Walks) -> Tensor:
+        """The scores of each member for the pairs of some tasks, [members, pairs]; kind_features [tasks, kinds, f]."""
+        scores = []
+        for member in self.members:
+            seen = None
+            if self.training and self.settings.kind_dropout:
+                tasks, kinds, _ = kind_features.shape
+                seen = (torch.rand(tasks, kinds // 2) >= self.settings.kind_dropout).repeat(1, 2).flatten().float()
+            scores.append(member(member.weigh(kind_features, seen), walks))
+        return torch.stack(scores)
+
+
+def _staying(state: Tensor, stays: Tensor) -> Tensor:
+    """The states of what stays from the layer before; zero for what is new."""
+    return torch.where((stays >= 0)[:, None], state[stays.clamp_min(0)], 0.0)
