@@ -24,7 +24,7 @@ from hire.randomness import random_stream
 from hire.references import ENTITY_FEATURES, ReferenceEvidence
 from hire.taskpool import TaskShares, collect_tasks
 from hire.vocabulary import IntArray
-from hire.walks import Walks, walks
+from hire.walks import TailInputs, Tails, Walks, walks
 
 NEVER = -1e4  # a logit
 IS_TAIL, POPULARITY, DEGREE = (ENTITY_FEATURES.index(name) for name in ("is a tail", "popularity", "degree"))
@@ -56,6 +56,7 @@ class PathBatch(NamedTuple):
     """Some tasks of a step; in each row of pairs the first tail is the true one."""
 
     kind_features: Tensor  # [tasks, kinds, features]
+    tails: TailInputs
     walks: Walks
     stands_for: Tensor  # [queries, width]: the logarithm of how many candidates each tail stands for
 
@@ -87,15 +88,22 @@ class PathTasks:
         """The batch of a step."""
         settings = self.settings
         generator = random_stream(settings.seed, "paths", step)
-        features, walked, stands_for = [], [], []
+        features, inputs, walked, stands_for = [], [], [], []
         for uniform in generator.random(settings.tasks):
             number = min(int(np.searchsorted(self._cumulated, uniform)), len(self.tasks) - 1)
             evidence, heads, tails, weights = self._draw(generator, number)
+            entities, places = np.unique(tails, return_inverse=True)
+            block = Tails.of(evidence, entities)
             features.append(torch.from_numpy(evidence.kind_features))
-            walked.append(walks(evidence, heads, tails))
+            inputs.append(block.inputs)
+            walked.append(walks(evidence, heads, block, places.reshape(tails.shape)))
             stands_for.append(torch.from_numpy(weights))
-        joined = Walks.joined(walked, self.graph.kind_count)
-        return PathBatch(torch.stack(features), joined, torch.cat(stands_for))
+        return PathBatch(
+            torch.stack(features),
+            TailInputs.joined(inputs, self.graph.kind_count),
+            Walks.joined(walked, [len(part.features) for part in inputs], self.graph.kind_count),
+            torch.cat(stands_for),
+        )
 
     def stream(self, first_step: int = 0, *, workers: int = 1) -> Iterator[PathBatch]:
         """All batches from a step on, in order, drawn ahead."""
@@ -208,7 +216,7 @@ class PathTrainer:
         torch.manual_seed(settings.seed * 1_000_003 + self.step)  # dropout; a step depends on its number alone
         batch = batch or self.tasks.batch(self.step)
         self.network.train()
-        scores = self.network(batch.kind_features, batch.walks)  # [members, pairs]
+        scores = self.network(batch.kind_features, batch.tails, batch.walks)  # [members, pairs]
         logits = scores.view(len(scores), *batch.stands_for.shape) + batch.stands_for
         loss = -F.log_softmax(logits, dim=-1)[..., 0].mean(dim=-1).sum()
         self.optimizer.zero_grad()

@@ -219,10 +219,16 @@ class ReferenceEvidence:
         weights /= max(1e-6, weights.sum())
         return (weights[graph.inverse(np.arange(graph.kind_count))] / np.maximum(graph.kind_sizes, 1)).astype(np.float32)
 
-    def similarities(self, entities: IntArray) -> FloatArray:
-        """Of each entity and reference head or tail: cosine of profiles, shared tuples; [2, 2, entities, shots]."""
+    @cached_property
+    def summary(self) -> FloatArray:
+        """How many references there are, and how many distinct tails and heads among them."""
+        distinct = [len(np.unique(self.pairs[:, side])) / len(self.pairs) for side in (TAIL, HEAD)]
+        return np.array([len(self.pairs) / 5, *distinct], np.float32)
+
+    def similarities(self, entities: IntArray, side: int) -> FloatArray:
+        """Of each entity to the reference heads or tails: cosine of profiles, shared tuples; [2, entities, shots]."""
         cosines, _ = self._profile_products(entities)
-        return np.stack([cosines, self._shares[:, :, entities].transpose(0, 2, 1)])
+        return np.stack([cosines[side], self._shares[side][:, entities].T])
 
     def _profile_products(self, entities: IntArray) -> tuple[FloatArray, FloatArray]:
         """Cosines with the profiles of the references, [2, entities, shots], and popularity, [entities]."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hire.evidence import EvidenceGraph, FloatArray
+from hire.evidence import Edges, FloatArray
 from hire.graph import expand_rows, row_offsets
-from hire.references import ENTITY_FEATURES, HEAD, TAIL, ReferenceEvidence
+from hire.references import HEAD, TAIL, ReferenceEvidence
 from hire.vocabulary import IntArray
 
 PAIR_FEATURES = (  # of a head and a tail
@@ -40,81 +41,122 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class TailInputs:
+    """What a network is told of tails before a head is known."""
+
+    features: Tensor  # [tails, features]
+    profile_owners: Tensor  # [entries] int64: of the kinds of edges that leave the tails, which tail,
+    profile_kinds: Tensor  # [entries] int64: which kind, with the number of the task times that of kinds added,
+    profile_counts: Tensor  # [entries]: and the logarithm of 1 + how many
+
+    @classmethod
+    def joined(cls, parts: list[TailInputs], kind_count: int) -> TailInputs:
+        """The tails of several tasks behind one another."""
+        starts = np.cumsum([0, *(len(part.features) for part in parts[:-1])]).tolist()
+        return cls(
+            torch.cat([part.features for part in parts]),
+            _moved([part.profile_owners for part in parts], starts),
+            _moved([part.profile_kinds for part in parts], [task * kind_count for task in range(len(parts))]),
+            torch.cat([part.profile_counts for part in parts]),
+        )
+
+
+@dataclass(frozen=True)
+class Tails:
+    """Some entities as possible tails of a task."""
+
+    entities: NDArray[np.int64]  # [tails], distinct
+    back: Edges  # the edges that leave them, which walks arrive on the other way round
+    similarities: FloatArray  # [2, tails, shots]: to the reference tails, by profile and by shared tuples
+    inputs: TailInputs
+
+    @classmethod
+    def of(cls, evidence: ReferenceEvidence, entities: IntArray) -> Tails:
+        """Some distinct entities as tails."""
+        graph = evidence.graph
+        entities = np.asarray(entities, np.int64)
+        entries = graph.profiles(entities, evidence.hidden)
+        inputs = TailInputs(
+            _float(evidence.entity_features(entities)),
+            _long(entries.owners),
+            _long(graph.profile_kinds[entries.numbers]),
+            _float(np.log1p(graph.profile_counts[entries.numbers])),
+        )
+        back = graph.leaving(entities, evidence.hidden)
+        return cls(entities, back, evidence.similarities(entities, TAIL), inputs)
+
+
+@dataclass(frozen=True)
 class Walks:
     """What a network needs to score pairs of heads and tails of one or several tasks."""
 
     layers: tuple[Layer, Layer, Layer]
     entities: tuple[Tensor, Tensor, Tensor]  # features of the entities in layer 0 (the heads), 1 and 2
     stays: tuple[Tensor, Tensor, Tensor]  # place in the layer before of what stays from there, or -1; [entities] each
-    tails: Tensor  # [pairs, features] of the tail
+    tails: Tensor  # [pairs] int64: place of each pair's tail among the tails
     pairs: Tensor  # [pairs, features]
-    profile_pairs: Tensor  # [entries] int64: the kinds of edges that leave each pair's tail: of which pair,
-    profile_kinds: Tensor  # [entries] int64: which kind,
-    profile_counts: Tensor  # [entries]: and the logarithm of 1 + how many
 
     @classmethod
-    def joined(cls, parts: list[Walks], kind_count: int) -> Walks:
+    def joined(cls, parts: list[Walks], tail_counts: list[int], kind_count: int) -> Walks:
         """The walks of several tasks behind one another."""
-        if len(parts) == 1:
-            return parts[0]
         sizes = [[len(features) for features in part.entities] + [len(part.pairs)] for part in parts]
-        starts = np.cumsum([[0] * (HOPS + 1), *sizes[:-1]], axis=0).tolist()
+        starts = np.cumsum([[0] * (HOPS + 1), *sizes[:-1]], axis=0).T.tolist()  # of each layer, in each part
         kinds = [task * kind_count for task in range(len(parts))]
 
-        def moved(tensors: list[Tensor], by: list[int]) -> Tensor:
-            return torch.cat([tensor + shift for tensor, shift in zip(tensors, by, strict=True)])
-
-        def shifts(layer: int) -> list[int]:
-            return [start[layer] for start in starts]
-
-        layers = [
-            Layer(
-                moved([part.layers[hop].sources for part in parts], shifts(hop)),
-                moved([part.layers[hop].kinds for part in parts], kinds),
-                moved([part.layers[hop].targets for part in parts], shifts(hop + 1)),
-                torch.cat([part.layers[hop].log_fans for part in parts]),
+        def layer(hop: int) -> Layer:
+            layers = [part.layers[hop] for part in parts]
+            return Layer(
+                _moved([layer.sources for layer in layers], starts[hop]),
+                _moved([layer.kinds for layer in layers], kinds),
+                _moved([layer.targets for layer in layers], starts[hop + 1]),
+                torch.cat([layer.log_fans for layer in layers]),
             )
-            for hop in range(HOPS)
-        ]
-        stays = [
-            torch.cat(
-                [
-                    torch.where(part.stays[hop] >= 0, part.stays[hop] + shift, -1)
-                    for part, shift in zip(parts, shifts(hop), strict=True)
-                ]
-            )
-            for hop in range(HOPS)
-        ]
+
+        def stays(hop: int) -> Tensor:
+            return _moved([part.stays[hop] for part in parts], starts[hop])
+
         entities = [torch.cat([part.entities[hop] for part in parts]) for hop in range(HOPS)]
         return cls(
-            (layers[0], layers[1], layers[2]),
+            (layer(0), layer(1), layer(2)),
             (entities[0], entities[1], entities[2]),
-            (stays[0], stays[1], stays[2]),
-            torch.cat([part.tails for part in parts]),
+            (stays(0), stays(1), stays(2)),
+            _moved([part.tails for part in parts], np.cumsum([0, *tail_counts[:-1]]).tolist()),
             torch.cat([part.pairs for part in parts]),
-            moved([part.profile_pairs for part in parts], shifts(HOPS)),
-            moved([part.profile_kinds for part in parts], kinds),
-            torch.cat([part.profile_counts for part in parts]),
         )
 
 
-def walks(evidence: ReferenceEvidence, heads: IntArray, tails: IntArray) -> Walks:
-    """The walks from each head [queries] to its tails [queries, width]; the pairs are numbered row by row."""
+def _moved(tensors: list[Tensor], by: list[int]) -> Tensor:
+    """Numbers of several parts behind one another, each part's moved by a number; -1 stays."""
+    return torch.cat([torch.where(part >= 0, part + shift, part) for part, shift in zip(tensors, by, strict=True)])
+
+
+def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: IntArray | None = None) -> Walks:
+    """The walks from each head [queries] to all tails, or to chosen ones [queries, width] by their place among them.
+
+    The pairs of head and tail are numbered row by row.
+    """
     graph, hidden = evidence.graph, evidence.hidden
-    queries, width = tails.shape
-    flat = tails.ravel()
-    # Walked backwards from the tails, to know which entities can be the last but one.
-    back = graph.leaving(flat, hidden)
-    sources = graph.targets[back.numbers]
+    heads = np.asarray(heads, np.int64)
+    queries = len(heads)
+    sources = graph.targets[tails.back.numbers]
+    # Only what is linked to a tail, or is one, can be reached last but one.
     place = np.full(graph.entity_count, -1, np.int32)
     place[sources] = 0
-    place[flat] = 0
+    place[tails.entities] = 0
     ends = np.flatnonzero(place == 0)
     place[ends] = np.arange(len(ends))
-    back_queries = back.owners // width
-    wanted = np.zeros((queries, len(ends)), bool)
-    wanted[back_queries, place[sources]] = True
-    wanted[np.repeat(np.arange(queries), width), place[flat]] = True
+    # An arrival is a last hop, walked backwards: the pair at whose tail it ends, and the edge that leaves the tail.
+    if chosen is None:
+        chosen = np.broadcast_to(np.arange(len(tails.entities)), (queries, len(tails.entities)))
+        arrivals = None
+        wanted = np.ones((queries, len(ends)), bool)
+    else:
+        offsets = row_offsets(tails.back.owners, len(tails.entities))
+        arrivals = Arrivals(*expand_rows(offsets, chosen.ravel()))
+        wanted = np.zeros((queries, len(ends)), bool)
+        wanted[arrivals.pairs // chosen.shape[1], place[sources[arrivals.edges]]] = True
+        wanted[np.arange(queries)[:, None], place[tails.entities[chosen]]] = True
+    width = chosen.shape[1]
     # The first hop.
     first = graph.leaving(heads, hidden)
     keys = first.owners * graph.entity_count + graph.targets[first.numbers]
@@ -124,63 +166,73 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: IntArray) -> Walk
     from_heads = np.full(len(near), -1)
     from_heads[np.searchsorted(near, own)] = np.arange(queries)
     first_targets = np.searchsorted(near, keys)
-    # The second, where it leads to what is wanted.
+    # The second hop, where it leads to what is wanted; what is near already may stay.
     second = graph.leaving(near_entities, hidden)
-    second_queries = near_queries[second.owners]
-    second_places = place[graph.targets[second.numbers]]
-    fits = second_places >= 0
-    fits[fits] = wanted[second_queries[fits], second_places[fits]]
-    owners, numbers = second.owners[fits], second.numbers[fits]
-    second_queries, second_places = second_queries[fits], second_places[fits]
-    reached = np.full((queries, len(ends)), -1, np.int32)
-    reached[second_queries, second_places] = 0
-    near_places = place[near_entities]
-    staying = np.flatnonzero(near_places >= 0)
-    staying = staying[wanted[near_queries[staying], near_places[staying]]]
-    reached[near_queries[staying], near_places[staying]] = 0
-    far_queries, far_places = np.nonzero(reached == 0)
-    reached[far_queries, far_places] = np.arange(len(far_queries))
-    from_near = np.full(len(far_queries), -1)
-    from_near[reached[near_queries[staying], near_places[staying]]] = staying
-    # The third, which was walked backwards.
-    third_sources = reached[back_queries, place[sources]]
-    arrives = np.flatnonzero(third_sources >= 0)
-    third_sources, third_targets = third_sources[arrives], back.owners[arrives]
-    third_numbers = back.numbers[arrives]
+    second_cells = _cells(near_queries[second.owners], place[graph.targets[second.numbers]], wanted)
+    leads = second_cells >= 0
+    stay_cells = _cells(near_queries, place[near_entities], wanted)
+    stays = np.flatnonzero(stay_cells >= 0)
+    reached = np.full(wanted.size, -1, np.int32)
+    reached[second_cells[leads]] = 0
+    reached[stay_cells[stays]] = 0
+    far = np.flatnonzero(reached == 0)
+    reached[far] = np.arange(len(far))
+    from_near = np.full(len(far), -1)
+    from_near[reached[stay_cells[stays]]] = stays
+    reached = reached.reshape(wanted.shape)
+    # The third hop.
+    if arrivals is None:
+        rows, edges = np.nonzero(reached[:, place[sources]] >= 0)
+        arrivals = Arrivals(edges, rows * width + tails.back.owners[edges])
+    else:
+        arrives = reached[arrivals.pairs // width, place[sources[arrivals.edges]]] >= 0
+        arrivals = Arrivals(arrivals.edges[arrives], arrivals.pairs[arrives])
+    third_sources = reached[arrivals.pairs // width, place[sources[arrivals.edges]]]
+    third_numbers = tails.back.numbers[arrivals.edges]
     third_kinds = graph.inverse(graph.kinds[third_numbers])
+    second_numbers = second.numbers[leads]
     layers = (
         _layer(first.owners, graph.kinds[first.numbers], first_targets, graph.log_fans[first.numbers]),
         _layer(
-            owners, graph.kinds[numbers], reached[second_queries, second_places], graph.log_fans[numbers]
+            second.owners[leads],
+            graph.kinds[second_numbers],
+            reached.ravel()[second_cells[leads]],
+            graph.log_fans[second_numbers],
         ),
-        _layer(third_sources, third_kinds, third_targets, graph.log_fans[third_numbers][:, ::-1]),
+        _layer(third_sources, third_kinds, arrivals.pairs, graph.log_fans[third_numbers][:, ::-1]),
     )
-    ends_in = reached[np.repeat(np.arange(queries), width), place[flat]]
     features = np.zeros((queries * width, len(PAIR_FEATURES)), np.float32)
-    features[:, 0] = np.repeat(heads, width) == flat
-    is_head = (from_near >= 0) & (from_heads[from_near] >= 0)  # of what is reached in two hops or fewer
-    features[:, 1] = np.log1p(np.bincount(third_targets[is_head[third_sources]], minlength=len(flat)))
+    features[:, 0] = (heads[:, None] == tails.entities[chosen]).ravel()
+    is_head = (from_near >= 0) & (from_heads[from_near] >= 0)
+    features[:, 1] = np.log1p(np.bincount(arrivals.pairs[is_head[third_sources]], minlength=len(features)))
     features[:, 2:5] = _rule_features(
         evidence,
         (first_targets, graph.kinds[first.numbers], len(near)),
-        (from_near[third_sources], third_kinds, third_targets, len(flat)),
+        (from_near[third_sources], third_kinds, arrivals.pairs, len(features)),
     )
-    features[:, 5:7] = _alike(evidence, heads, tails)
-    features[:, 7] = len(evidence.pairs) / 5
-    features[:, 8] = len(np.unique(evidence.pairs[:, TAIL])) / len(evidence.pairs)
-    features[:, 9] = len(np.unique(evidence.pairs[:, HEAD])) / len(evidence.pairs)
-    entries = graph.profiles(flat, hidden)
+    features[:, 5:7] = _alike(evidence, heads, tails, chosen)
+    features[:, 7:] = evidence.summary
     describe = evidence.entity_features
     return Walks(
         layers,
-        (_float(describe(heads)), _float(describe(near_entities)), _float(describe(ends[far_places]))),
-        (_long(from_heads), _long(from_near), _long(ends_in)),
-        _float(describe(flat)),
+        (_float(describe(heads)), _float(describe(near_entities)), _float(describe(ends[far % len(ends)]))),
+        (_long(from_heads), _long(from_near), _long(reached[np.arange(queries)[:, None], place[tails.entities[chosen]]].ravel())),
+        _long(chosen.ravel()),
         _float(features),
-        _long(entries.owners),
-        _long(graph.profile_kinds[entries.numbers]),
-        _float(np.log1p(graph.profile_counts[entries.numbers])),
     )
+
+
+class Arrivals(NamedTuple):
+    """Last hops: the place of the edge among those that leave the tails, and the pair of head and tail."""
+
+    edges: NDArray[np.int64]
+    pairs: NDArray[np.int64]
+
+
+def _cells(rows: IntArray, columns: IntArray, wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The number of each cell of a table, or -1 where the column is -1 or the cell not wanted."""
+    cells = rows * wanted.shape[1] + columns
+    return np.where((columns >= 0) & wanted.ravel()[np.where(columns >= 0, cells, 0)], cells, -1)
 
 
 def _rule_features(
@@ -208,14 +260,12 @@ def _rule_features(
     return np.asarray(features.numpy())
 
 
-def _alike(evidence: ReferenceEvidence, heads: IntArray, tails: IntArray) -> FloatArray:
+def _alike(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: IntArray) -> FloatArray:
     """How far one reference is like head and tail at once, by profile and by shared tuples, [pairs, 2]."""
-    of_heads = evidence.similarities(heads)[:, HEAD]  # [2, queries, shots]
-    distinct, places = np.unique(tails, return_inverse=True)
-    of_tails = evidence.similarities(distinct)[:, TAIL]
-    best = np.zeros((2, *tails.shape), np.float32)
-    for shot in range(len(evidence.pairs)):
-        both = of_heads[:, :, shot, None] * of_tails[:, :, shot][:, places.reshape(tails.shape)]
+    of_heads = evidence.similarities(heads, HEAD)  # [2, queries, shots]
+    best = np.zeros((2, *chosen.shape), np.float32)
+    for shot in np.flatnonzero(of_heads.any(axis=(0, 1))):
+        both = of_heads[:, :, shot, None] * tails.similarities[:, :, shot][:, chosen]
         np.maximum(best, both, out=best)
     return best.reshape(2, -1).T
 
@@ -225,7 +275,7 @@ def _layer(sources: IntArray, kinds: IntArray, targets: IntArray, log_fans: Floa
 
 
 def _long(numbers: IntArray) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(numbers, np.int64))
+    return torch.from_numpy(np.array(numbers, np.int64))
 
 
 def _float(numbers: FloatArray) -> Tensor:

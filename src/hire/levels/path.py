@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hire.references import ENTITY_FEATURES, KIND_FEATURES
-from hire.walks import HOPS, PAIR_FEATURES, Layer, Walks
+from hire.walks import HOPS, PAIR_FEATURES, Layer, TailInputs, Walks
 
 DEGREE = ENTITY_FEATURES.index("degree")
 
@@ -48,12 +48,15 @@ class PathMember(nn.Module):
         self.updates = nn.ModuleList(nn.Linear(2 * channels, channels, bias=False) for _ in range(HOPS))
         self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in range(HOPS - 1))
         self.gates = nn.ModuleList(nn.Linear(len(ENTITY_FEATURES), channels) for _ in range(HOPS - 1))
-        inputs = 2 * channels + settings.profile_channels + len(ENTITY_FEATURES) + len(PAIR_FEATURES)
-        self.linear = nn.Linear(inputs, 1, bias=False)
-        self.hidden = nn.ModuleList([nn.Linear(inputs, width), nn.Linear(width, width)])
+        # The read-out: one linear output and a hidden layer, in two parts that are added.
+        self.of_pairs = nn.Linear(2 * channels + len(PAIR_FEATURES), 1 + width)
+        self.of_tails = nn.Linear(settings.profile_channels + len(ENTITY_FEATURES), 1 + width, bias=False)
+        self.hidden = nn.Linear(width, width)
         self.last = nn.Linear(width, 1)
-        for layer in (self.linear, self.last, self.start_features):
+        for layer in (self.last, self.start_features):
             nn.init.zeros_(layer.weight)
+        for part in (self.of_pairs, self.of_tails):
+            nn.init.zeros_(part.weight[:1])
         for gate in self.gates:
             nn.init.normal_(gate.weight, std=0.1)
             nn.init.zeros_(gate.bias)
@@ -64,32 +67,40 @@ class PathMember(nn.Module):
         weights = [layer(hidden) for layer in (*self.kind_weights, self.profile_weights)]
         return weights if seen is None else [weight * seen[:, None] for weight in weights]
 
-    def forward(self, weights: list[Tensor], walks: Walks) -> Tensor:
-        """The score of each pair, [pairs]."""
+    def describe(self, weights: list[Tensor], tails: TailInputs) -> Tensor:
+        """What the read-out knows of each tail before a head is known, [tails, readout width + 1]."""
+        profile = tails.features.new_zeros(len(tails.features), self.settings.profile_channels)
+        messages = weights[HOPS][tails.profile_kinds] * tails.profile_counts[:, None]
+        profile = torch.asinh(profile.index_add(0, tails.profile_owners, messages))
+        described: Tensor = self.of_tails(torch.cat([profile, tails.features], dim=-1))
+        return described
+
+    def forward(self, weights: list[Tensor], described: Tensor, degrees: Tensor, walks: Walks) -> Tensor:
+        """The score of each pair, [pairs]; degrees [tails] and what `describe` said of the tails."""
         state = self.start + self.start_features(walks.entities[0])  # [queries, channels]
         for hop in range(HOPS - 1):
-            arrived = self._pass(hop, state, weights[hop], walks.layers[hop], walks.entities[hop], walks.entities[hop + 1])
-            arrived = F.gelu(self.norms[hop](arrived)) * (1 + self.gates[hop](walks.entities[hop + 1]))
+            before, after = walks.entities[hop], walks.entities[hop + 1]
+            arrived = self._pass(hop, state, weights[hop], walks.layers[hop], before[:, DEGREE], after[:, DEGREE])
+            arrived = F.gelu(self.norms[hop](arrived)) * (1 + self.gates[hop](after))
             state = arrived + _staying(state, walks.stays[hop])
-        last = self._pass(HOPS - 1, state, weights[HOPS - 1], walks.layers[-1], walks.entities[-1], walks.tails)
-        profile = last.new_zeros(len(last), self.settings.profile_channels)
-        messages = weights[HOPS][walks.profile_kinds] * walks.profile_counts[:, None]
-        profile = torch.asinh(profile.index_add(0, walks.profile_pairs, messages))
-        inputs = torch.cat([last, _staying(state, walks.stays[-1]), profile, walks.tails, walks.pairs], dim=-1)
-        hidden = inputs
-        for layer in self.hidden:
-            hidden = F.dropout(F.gelu(layer(hidden)), self.settings.dropout, self.training)
-        scores: Tensor = self.linear(inputs) + self.last(hidden)
-        return scores[:, 0]
+        before = walks.entities[-1][:, DEGREE]
+        last = self._pass(HOPS - 1, state, weights[HOPS - 1], walks.layers[-1], before, degrees[walks.tails])
+        inputs = torch.cat([last, _staying(state, walks.stays[-1]), walks.pairs], dim=-1)
+        linear, hidden = torch.split(
+            self.of_pairs(inputs) + described[walks.tails], [1, self.settings.readout_width], dim=-1
+        )
+        hidden = F.dropout(F.gelu(hidden), self.settings.dropout, self.training)
+        hidden = F.dropout(F.gelu(self.hidden(hidden)), self.settings.dropout, self.training)
+        return (linear + self.last(hidden))[:, 0]
 
     def _pass(self, hop: int, state: Tensor, weights: Tensor, layer: Layer, before: Tensor, after: Tensor) -> Tensor:
         """What arrives at each entity of a layer from the one before, [entities, channels]."""
         by_degree, by_fan, by_return = torch.sigmoid(self.thinning[3 * hop : 3 * hop + 3])
-        state = state * torch.exp(-5 * before[:, DEGREE, None] * by_degree)
+        state = state * torch.exp(-5 * before[:, None] * by_degree)
         thinned = torch.exp(-layer.log_fans[:, :1] * by_fan - layer.log_fans[:, 1:] * by_return)
         messages = state[layer.sources] * weights[layer.kinds] * thinned
         arrived = torch.asinh(10 * state.new_zeros(len(after), state.shape[1]).index_add(0, layer.targets, messages))
-        updated: Tensor = self.updates[hop](torch.cat([arrived, arrived / (1 + 5 * after[:, DEGREE, None])], dim=-1))
+        updated: Tensor = self.updates[hop](torch.cat([arrived, arrived / (1 + 5 * after[:, None])], dim=-1))
         return updated
 
 
@@ -101,7 +112,7 @@ class PathNetwork(nn.Module):
         self.settings = settings
         self.members = nn.ModuleList(PathMember(settings) for _ in range(settings.members))
 
-    def forward(self, kind_features: Tensor, walks: Walks) -> Tensor:
+    def forward(self, kind_features: Tensor, tails: TailInputs, walks: Walks) -> Tensor:
         """The scores of each member for the pairs of some tasks, [members, pairs]; kind_features [tasks, kinds, f]."""
         scores = []
         for member in self.members:
@@ -109,10 +120,12 @@ class PathNetwork(nn.Module):
             if self.training and self.settings.kind_dropout:
                 tasks, kinds, _ = kind_features.shape
                 seen = (torch.rand(tasks, kinds // 2) >= self.settings.kind_dropout).repeat(1, 2).flatten().float()
-            scores.append(member(member.weigh(kind_features, seen), walks))
+            weights = member.weigh(kind_features, seen)
+            scores.append(member(weights, member.describe(weights, tails), tails.features[:, DEGREE], walks))
         return torch.stack(scores)
 
 
 def _staying(state: Tensor, stays: Tensor) -> Tensor:
     """The states of what stays from the layer before; zero for what is new."""
-    return torch.where((stays >= 0)[:, None], state[stays.clamp_min(0)], 0.0)
+    padded = torch.cat([state, state.new_zeros(1, state.shape[1])])
+    return padded[torch.where(stays >= 0, stays, len(state))]
