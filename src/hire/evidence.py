@@ -113,6 +113,11 @@ class EvidenceGraph:
             degrees = degrees - self.counts(entities, hidden) - self.counts(entities, hidden + self.relation_count)
         return np.log1p(degrees).astype(np.float32)
 
+    def tuple_rarity(self, edges: NDArray[np.int64]) -> FloatArray:
+        """How much it says of an entity that an edge leaves it for just this target: as `rarity`, of the tuple."""
+        rarity: FloatArray = np.log((self.entity_count + 1) / (np.exp(self.log_fans[edges, 1]) + 1))
+        return rarity
+
     @cached_property
     def kind_sizes(self) -> NDArray[np.int64]:
         """The number of facts of each kind, [kinds]."""
@@ -146,6 +151,13 @@ class EvidenceGraph:
         together = _counted_together(offsets, (links % self.kind_count).astype(np.int32), self.kind_count)
         sizes = np.sqrt(np.maximum(np.diag(together), 1))
         return (together / sizes / sizes[:, None]).astype(np.float32)
+
+    @cached_property
+    def fellowship(self) -> FloatArray:
+        """The agreement of each kind with all others, [kinds, kinds]."""
+        fellows = self.agreement.copy()
+        np.fill_diagonal(fellows, 0)
+        return fellows
 
     @cached_property
     def type_shares(self) -> tuple[NDArray[np.int64], IntArray, FloatArray]:

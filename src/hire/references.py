@@ -30,6 +30,17 @@ KIND_FEATURES = (  # of each kind of edge; shares are of the references
     "middle of three",
     "last of three",
     "agreement",  # with the kinds that link the references
+    "links, borrowed",  # the same figures of the kinds that link the same pairs, by how often they do
+    "link confidence, borrowed",
+    "at heads, borrowed",
+    "at tails, borrowed",
+    "first of two, borrowed",
+    "first of two, confidence, borrowed",
+    "last of two, borrowed",
+    "last of two, confidence, borrowed",
+    "first of three, borrowed",
+    "middle of three, borrowed",
+    "last of three, borrowed",
     "size",
     "fan out",
     "fan in",
@@ -53,6 +64,7 @@ ENTITY_FEATURES = (  # of an entity; the same of heads and tails
 HEAD, TAIL = 0, 1
 SHARPNESS = 6.0  # of the weights of similar relations
 LEAST_POPULARITY = 1e-5
+LONELINESS = 0.1  # what is borrowed fades where a kind has fellows that weigh less than this
 
 
 @dataclass(frozen=True)
@@ -149,15 +161,21 @@ class ReferenceEvidence:
         (of_heads, head_types), (of_tails, tail_types) = (self._alike(side) for side in (HEAD, TAIL))
         bag = self.links / max(1e-6, float(np.linalg.norm(self.links)))
         agreement = graph.agreement @ bag
-        sizes, sources = graph.kind_sizes, np.maximum(graph.kind_sources, 1)
-        fans = np.log(np.maximum(sizes, 1) / sources)
+        fans = self._log_fans
         columns = [of_heads, of_tails[inverse], head_types, tail_types[inverse], *self._walked, agreement]
+        columns += list(self._borrowed())
         features = np.stack(columns, axis=1) * 3
-        general = np.stack([np.log1p(sizes) / 2 - 3, fans - 0.7, fans[inverse] - 0.7], axis=1)
+        general = np.stack([np.log1p(graph.kind_sizes) / 2 - 3, fans - 0.7, fans[inverse] - 0.7], axis=1)
         features = np.concatenate([features, general], axis=1).astype(np.float32)
         if self.hidden is not None:
             features[[self.hidden, self.hidden + graph.relation_count]] = 0
         return features
+
+    def _borrowed(self) -> FloatArray:
+        """What was found of each kind's fellows, the kinds that link the same pairs, [figures, kinds]."""
+        fellows = self.graph.fellowship
+        weights = fellows.sum(axis=1) - fellows[:, self._hidden_kinds].sum(axis=1) + LONELINESS
+        return (self._walked @ fellows.T) / weights
 
     def _alike(self, side: int) -> tuple[FloatArray, FloatArray]:
         """How similar the entities that each kind leaves are to the reference heads or tails, by profile and type."""
@@ -202,7 +220,7 @@ class ReferenceEvidence:
         for side in (HEAD, TAIL):
             for shot, entity in enumerate(self.pairs[:, side]):
                 edges = graph.leaving(np.array([entity]), self.hidden).numbers
-                rarity = np.log((graph.entity_count + 1) / (np.exp(graph.log_fans[edges, 1]) + 1))
+                rarity = graph.tuple_rarity(edges)
                 back = graph.leaving(graph.targets[edges], self.hidden)
                 same = graph.kinds[back.numbers] == graph.inverse(graph.kinds[edges])[back.owners]
                 owners, numbers = back.owners[same], back.numbers[same]
@@ -211,19 +229,38 @@ class ReferenceEvidence:
 
     @cached_property
     def _similar_kinds(self) -> FloatArray:
-        """The weight of each kind for the popularity of the entities it leaves as tails, [kinds]."""
-        graph, features = self.graph, self.kind_features
-        alike = features[:, :4].sum(axis=1) / 3
-        weights = np.exp(SHARPNESS * (alike - alike.max())) * (graph.kind_sizes > 0)
+        """How similar the relation of the references is to each kind, in shares, [kinds]."""
+        alike = self.kind_features[:, :4].sum(axis=1) / 3
+        weights = np.exp(SHARPNESS * (alike - alike.max())) * (self.graph.kind_sizes > 0)
         weights[self._hidden_kinds] = 0
-        weights /= max(1e-6, weights.sum())
-        return (weights[graph.inverse(np.arange(graph.kind_count))] / np.maximum(graph.kind_sizes, 1)).astype(np.float32)
+        shares: FloatArray = (weights / max(1e-6, float(weights.sum()))).astype(np.float32)
+        return shares
+
+    @cached_property
+    def _popularity(self) -> FloatArray:
+        """What an edge of each kind that leaves an entity adds to its popularity as a tail, [kinds]."""
+        back = self._similar_kinds[self.graph.inverse(np.arange(self.graph.kind_count))]
+        return back / np.maximum(self.graph.kind_sizes, 1).astype(np.float32)
 
     @cached_property
     def summary(self) -> FloatArray:
-        """How many references there are, and how many distinct tails and heads among them."""
+        """How many references there are, distinct tails and heads among them, and the fans of similar relations."""
         distinct = [len(np.unique(self.pairs[:, side])) / len(self.pairs) for side in (TAIL, HEAD)]
-        return np.array([len(self.pairs) / 5, *distinct], np.float32)
+        fans = self._similar_kinds @ self._log_fans
+        inverse = self.graph.inverse(np.arange(self.graph.kind_count))
+        fans_in = self._similar_kinds @ self._log_fans[inverse]
+        return np.array([len(self.pairs) / 5, *distinct, fans - 0.7, fans_in - 0.7], np.float32)
+
+    @property
+    def link_shares(self) -> FloatArray:
+        """Support and confidence of each kind of edge as a one-hop rule, [2, kinds]."""
+        return np.stack([self.links, self.link_confidence])
+
+    @cached_property
+    def _log_fans(self) -> FloatArray:
+        """The logarithm of how many edges of each kind leave an entity that has them, in the mean, [kinds]."""
+        sizes = np.maximum(self.graph.kind_sizes, 1)
+        return np.log(sizes / np.maximum(self.graph.kind_sources, 1)).astype(np.float32)
 
     def similarities(self, entities: IntArray, side: int) -> FloatArray:
         """Of each entity to the reference heads or tails: cosine of profiles, shared tuples; [2, entities, shots]."""
@@ -239,7 +276,7 @@ class ReferenceEvidence:
         weights = np.concatenate([self._profiles.reshape(2 * shots, -1).T, np.zeros((graph.kind_count, 2))], axis=1)
         products = values[:, None] * weights.astype(np.float32)[kinds]
         products[:, -2] = values**2
-        products[:, -1] = counts * self._similar_kinds[kinds]
+        products[:, -1] = counts * self._popularity[kinds]
         sums = torch.zeros(len(entities), products.shape[1])
         sums.index_add_(0, torch.from_numpy(entries.owners), torch.from_numpy(products))
         table = sums.numpy()

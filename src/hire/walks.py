@@ -18,6 +18,8 @@ from hire.vocabulary import IntArray
 PAIR_FEATURES = (  # of a head and a tail
     "is the head",
     "links",
+    "link support",  # the best of the kinds that link head and tail
+    "link confidence",
     "rule support",  # the best of the two-hop rules that lead from head to tail
     "rule confidence",
     "rule confidence, sum",
@@ -26,6 +28,8 @@ PAIR_FEATURES = (  # of a head and a tail
     "references",  # how many there are; the same for all pairs of a task, like the next two
     "distinct tails",
     "distinct heads",
+    "expected fan out",  # of a head: that of similar relations
+    "expected fan in",
 )
 HOPS = 3
 
@@ -91,7 +95,8 @@ class Walks:
     """What a network needs to score pairs of heads and tails of one or several tasks."""
 
     layers: tuple[Layer, Layer, Layer]
-    entities: tuple[Tensor, Tensor, Tensor]  # features of the entities in layer 0 (the heads), 1 and 2
+    numbers: tuple[IntArray, IntArray, IntArray]  # of the entities in layer 0 (the heads), 1 and 2
+    entities: tuple[Tensor, Tensor, Tensor]  # features of these
     stays: tuple[Tensor, Tensor, Tensor]  # place in the layer before of what stays from there, or -1; [entities] each
     tails: Tensor  # [pairs] int64: place of each pair's tail among the tails
     pairs: Tensor  # [pairs, features]
@@ -115,9 +120,11 @@ class Walks:
         def stays(hop: int) -> Tensor:
             return _moved([part.stays[hop] for part in parts], starts[hop])
 
+        numbers = [np.concatenate([part.numbers[hop] for part in parts]) for hop in range(HOPS)]
         entities = [torch.cat([part.entities[hop] for part in parts]) for hop in range(HOPS)]
         return cls(
             (layer(0), layer(1), layer(2)),
+            (numbers[0], numbers[1], numbers[2]),
             (entities[0], entities[1], entities[2]),
             (stays(0), stays(1), stays(2)),
             _moved([part.tails for part in parts], np.cumsum([0, *tail_counts[:-1]]).tolist()),
@@ -204,18 +211,22 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
     features = np.zeros((queries * width, len(PAIR_FEATURES)), np.float32)
     features[:, 0] = (heads[:, None] == tails.entities[chosen]).ravel()
     is_head = (from_near >= 0) & (from_heads[from_near] >= 0)
-    features[:, 1] = np.log1p(np.bincount(arrivals.pairs[is_head[third_sources]], minlength=len(features)))
-    features[:, 2:5] = _rule_features(
+    links = np.flatnonzero(is_head[third_sources])
+    features[:, 1] = np.log1p(np.bincount(arrivals.pairs[links], minlength=len(features)))
+    features[:, 2:4] = _best(evidence.link_shares[:, third_kinds[links]], arrivals.pairs[links], len(features))
+    features[:, 4:7] = _rule_features(
         evidence,
         (first_targets, graph.kinds[first.numbers], len(near)),
         (from_near[third_sources], third_kinds, arrivals.pairs, len(features)),
     )
-    features[:, 5:7] = _alike(evidence, heads, tails, chosen)
-    features[:, 7:] = evidence.summary
-    describe = evidence.entity_features
+    features[:, 7:9] = _alike(evidence, heads, tails, chosen)
+    features[:, 9:] = evidence.summary
+    numbers = (heads, near_entities, ends[far % max(1, len(ends))])
+    described = [_float(evidence.entity_features(entities)) for entities in numbers]
     return Walks(
         layers,
-        (_float(describe(heads)), _float(describe(near_entities)), _float(describe(ends[far % len(ends)]))),
+        numbers,
+        (described[0], described[1], described[2]),
         (_long(from_heads), _long(from_near), _long(reached[np.arange(queries)[:, None], place[tails.entities[chosen]]].ravel())),
         _long(chosen.ravel()),
         _float(features),
@@ -250,14 +261,17 @@ def _rule_features(
     keys = first_kinds[order[numbers]].astype(np.int64) * evidence.graph.kind_count + last_kinds[via[owners]]
     found = rules.find(keys)
     hits = np.flatnonzero(found < len(rules.keys))
-    targets, found = torch.from_numpy(pairs[via[owners[hits]]].astype(np.int64)), found[hits]
-    features = torch.zeros(pair_count, 3)
-    support, confidence = torch.from_numpy(rules.support[found]), torch.from_numpy(rules.confidence[found])
-    features[:, 0].scatter_reduce_(0, targets, support, "amax")
-    features[:, 1].scatter_reduce_(0, targets, confidence, "amax")
-    features[:, 2].index_add_(0, targets, confidence)
-    features[:, 2] = torch.asinh(features[:, 2])
-    return np.asarray(features.numpy())
+    targets, found = pairs[via[owners[hits]]], found[hits]
+    best = _best(np.stack([rules.support[found], rules.confidence[found]]), targets, pair_count)
+    total = np.bincount(targets, rules.confidence[found], minlength=pair_count)
+    return np.column_stack([best, np.arcsinh(total)]).astype(np.float32)
+
+
+def _best(values: FloatArray, targets: IntArray, count: int) -> FloatArray:
+    """The largest of some positive values [figures, n] for each target, or zero, [count, figures]."""
+    best = torch.zeros(count, len(values))
+    index = _long(targets)[:, None].expand(-1, len(values))
+    return np.asarray(best.scatter_reduce_(0, index, _float(values.T), "amax").numpy())
 
 
 def _alike(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: IntArray) -> FloatArray:

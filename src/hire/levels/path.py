@@ -5,6 +5,7 @@ In the manner of NBFNet (Zhu et al., 2021), conditioned on a handful of referenc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -44,7 +45,9 @@ class PathMember(nn.Module):
         self.start_features = nn.Linear(len(ENTITY_FEATURES), channels)
         # Exponents, after a sigmoid: how much a message thins out by the degree and the fans of what it passes.
         spread = torch.linspace(-2, 2, channels)
-        self.thinning = nn.Parameter(torch.stack([spread[torch.randperm(channels)] for _ in range(3 * HOPS)]))
+        self.thinning = nn.Parameter(
+            torch.stack([spread[torch.randperm(channels)] for _ in range(3 * HOPS)]).view(HOPS, 3, channels)
+        )
         self.updates = nn.ModuleList(nn.Linear(2 * channels, channels, bias=False) for _ in range(HOPS))
         self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in range(HOPS - 1))
         self.gates = nn.ModuleList(nn.Linear(len(ENTITY_FEATURES), channels) for _ in range(HOPS - 1))
@@ -75,16 +78,28 @@ class PathMember(nn.Module):
         described: Tensor = self.of_tails(torch.cat([profile, tails.features], dim=-1))
         return described
 
-    def forward(self, weights: list[Tensor], described: Tensor, degrees: Tensor, walks: Walks) -> Tensor:
-        """The score of each pair, [pairs]; degrees [tails] and what `describe` said of the tails."""
+    def forward(
+        self,
+        weights: list[Tensor],
+        described: Tensor,
+        degrees: Tensor,
+        walks: Walks,
+        counted: Sequence[Tensor] | None = None,
+    ) -> Tensor:
+        """The score of each pair, [pairs], from degrees [tails] and what `describe` said of the tails.
+
+        counted [edges] tells of each hop's edges how far they count; without it, all do.
+        """
         state = self.start + self.start_features(walks.entities[0])  # [queries, channels]
         for hop in range(HOPS - 1):
             before, after = walks.entities[hop], walks.entities[hop + 1]
-            arrived = self._pass(hop, state, weights[hop], walks.layers[hop], before[:, DEGREE], after[:, DEGREE])
+            edge_weights = self._edge_weights(hop, weights[hop], walks.layers[hop], counted)
+            arrived = self._pass(hop, state, edge_weights, walks.layers[hop], before[:, DEGREE], after[:, DEGREE])
             arrived = F.gelu(self.norms[hop](arrived)) * (1 + self.gates[hop](after))
             state = arrived + _staying(state, walks.stays[hop])
         before = walks.entities[-1][:, DEGREE]
-        last = self._pass(HOPS - 1, state, weights[HOPS - 1], walks.layers[-1], before, degrees[walks.tails])
+        edge_weights = self._edge_weights(HOPS - 1, weights[HOPS - 1], walks.layers[-1], counted)
+        last = self._pass(HOPS - 1, state, edge_weights, walks.layers[-1], before, degrees[walks.tails])
         inputs = torch.cat([last, _staying(state, walks.stays[-1]), walks.pairs], dim=-1)
         linear, hidden = torch.split(
             self.of_pairs(inputs) + described[walks.tails], [1, self.settings.readout_width], dim=-1
@@ -93,12 +108,21 @@ class PathMember(nn.Module):
         hidden = F.dropout(F.gelu(self.hidden(hidden)), self.settings.dropout, self.training)
         return (linear + self.last(hidden))[:, 0]
 
-    def _pass(self, hop: int, state: Tensor, weights: Tensor, layer: Layer, before: Tensor, after: Tensor) -> Tensor:
-        """What arrives at each entity of a layer from the one before, [entities, channels]."""
-        by_degree, by_fan, by_return = torch.sigmoid(self.thinning[3 * hop : 3 * hop + 3])
-        state = state * torch.exp(-5 * before[:, None] * by_degree)
+    def _edge_weights(
+        self, hop: int, weights: Tensor, layer: Layer, counted: Sequence[Tensor] | None
+    ) -> Tensor:
+        """What each edge multiplies a message with, [edges, channels]: by its kind, and less the wider it fans."""
+        by_fan, by_return = torch.sigmoid(self.thinning[hop, 1:])
         thinned = torch.exp(-layer.log_fans[:, :1] * by_fan - layer.log_fans[:, 1:] * by_return)
-        messages = state[layer.sources] * weights[layer.kinds] * thinned
+        edge_weights = weights[layer.kinds] * thinned
+        return edge_weights if counted is None else edge_weights * counted[hop][:, None]
+
+    def _pass(
+        self, hop: int, state: Tensor, edge_weights: Tensor, layer: Layer, before: Tensor, after: Tensor
+    ) -> Tensor:
+        """What arrives at each entity of a layer from the one before, by their degrees, [entities, channels]."""
+        state = state * torch.exp(-5 * before[:, None] * torch.sigmoid(self.thinning[hop, 0]))
+        messages = state[layer.sources] * edge_weights
         arrived = torch.asinh(10 * state.new_zeros(len(after), state.shape[1]).index_add(0, layer.targets, messages))
         updated: Tensor = self.updates[hop](torch.cat([arrived, arrived / (1 + 5 * after[:, None])], dim=-1))
         return updated
