@@ -73,7 +73,7 @@ class PathMember(nn.Module):
     def describe(self, weights: list[Tensor], tails: TailInputs) -> Tensor:
         """What the read-out knows of each tail before a head is known, [tails, readout width + 1]."""
         profile = tails.features.new_zeros(len(tails.features), self.settings.profile_channels)
-        messages = weights[HOPS][tails.profile_kinds] * tails.profile_counts[:, None]
+        messages = weights[HOPS].index_select(0, tails.profile_kinds) * tails.profile_counts[:, None]
         profile = torch.asinh(profile.index_add(0, tails.profile_owners, messages))
         described: Tensor = self.of_tails(torch.cat([profile, tails.features], dim=-1))
         return described
@@ -102,7 +102,7 @@ class PathMember(nn.Module):
         last = self._pass(HOPS - 1, state, edge_weights, walks.layers[-1], before, degrees[walks.tails])
         inputs = torch.cat([last, _staying(state, walks.stays[-1]), walks.pairs], dim=-1)
         linear, hidden = torch.split(
-            self.of_pairs(inputs) + described[walks.tails], [1, self.settings.readout_width], dim=-1
+            self.of_pairs(inputs) + described.index_select(0, walks.tails), [1, self.settings.readout_width], dim=-1
         )
         hidden = F.dropout(F.gelu(hidden), self.settings.dropout, self.training)
         hidden = F.dropout(F.gelu(self.hidden(hidden)), self.settings.dropout, self.training)
@@ -112,17 +112,16 @@ class PathMember(nn.Module):
         self, hop: int, weights: Tensor, layer: Layer, counted: Sequence[Tensor] | None
     ) -> Tensor:
         """What each edge multiplies a message with, [edges, channels]: by its kind, and less the wider it fans."""
-        by_fan, by_return = torch.sigmoid(self.thinning[hop, 1:])
-        thinned = torch.exp(-layer.log_fans[:, :1] * by_fan - layer.log_fans[:, 1:] * by_return)
-        edge_weights = weights[layer.kinds] * thinned
+        thinned = torch.exp(-layer.log_fans @ torch.sigmoid(self.thinning[hop, 1:]))
+        edge_weights = weights.index_select(0, layer.kinds) * thinned
         return edge_weights if counted is None else edge_weights * counted[hop][:, None]
 
     def _pass(
         self, hop: int, state: Tensor, edge_weights: Tensor, layer: Layer, before: Tensor, after: Tensor
     ) -> Tensor:
         """What arrives at each entity of a layer from the one before, by their degrees, [entities, channels]."""
-        state = state * torch.exp(-5 * before[:, None] * torch.sigmoid(self.thinning[hop, 0]))
-        messages = state[layer.sources] * edge_weights
+        state = state * torch.exp(-5 * before[:, None] @ torch.sigmoid(self.thinning[hop, :1]))
+        messages = state.index_select(0, layer.sources) * edge_weights
         arrived = torch.asinh(10 * state.new_zeros(len(after), state.shape[1]).index_add(0, layer.targets, messages))
         updated: Tensor = self.updates[hop](torch.cat([arrived, arrived / (1 + 5 * after[:, None])], dim=-1))
         return updated
@@ -152,4 +151,4 @@ class PathNetwork(nn.Module):
 def _staying(state: Tensor, stays: Tensor) -> Tensor:
     """The states of what stays from the layer before; zero for what is new."""
     padded = torch.cat([state, state.new_zeros(1, state.shape[1])])
-    return padded[torch.where(stays >= 0, stays, len(state))]
+    return padded.index_select(0, torch.where(stays >= 0, stays, len(state)))
