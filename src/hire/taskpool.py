@@ -50,7 +50,7 @@ class TaskPool:
         self, dataset: FewShotDataset, regime: Regime, shares: TaskShares, *, fewest_facts: int = FEWEST_FACTS
     ) -> None:
         self.dataset = dataset
-        tasks = [task for task in _collect(dataset, regime, shares) if len(task.pairs) >= fewest_facts]
+        tasks = [task for task in collect_tasks(dataset, regime, shares) if len(task.pairs) >= fewest_facts]
         if not tasks:
             raise HireError(
                 f"no relation has {fewest_facts} triples to train with",
@@ -128,7 +128,7 @@ class TaskPool:
         return true.reshape(*heads.shape, width)
 
 
-def _collect(dataset: FewShotDataset, regime: Regime, shares: TaskShares) -> list[TrainingTask]:
+def collect_tasks(dataset: FewShotDataset, regime: Regime, shares: TaskShares) -> list[TrainingTask]:
     graph = dataset.graph
     everything = np.arange(len(graph.entities), dtype=np.int32)
 

@@ -1,0 +1,236 @@
+"""Training of the path level: pretend few-shot tasks over all known relations, each hidden while it is a task."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hire.datasets import Facts, FewShotDataset
+from hire.evidence import EvidenceGraph
+from hire.graph import expand_rows
+from hire.levels.path import PathNetwork, PathSettings
+from hire.models.path import PathModel
+from hire.randomness import random_stream
+from hire.references import ENTITY_FEATURES, ReferenceEvidence
+from hire.taskpool import TaskShares, collect_tasks
+from hire.vocabulary import IntArray
+from hire.walks import TailInputs, Tails, Walks, walks
+
+NEVER = -1e4  # a logit
+IS_TAIL, POPULARITY, DEGREE = (ENTITY_FEATURES.index(name) for name in ("is a tail", "popularity", "degree"))
+
+
+@dataclass(frozen=True)
+class PathTrainingSettings:
+    """How the path level is trained."""
+
+    steps: int = 800
+    tasks: int = 4  # in a step
+    queries: int = 16  # of a task
+    shots: tuple[int, ...] = (1, 1, 2, 3, 5, 5)
+    train_share: float = 0.3  # of tasks that are train relations; the others are background relations
+    candidates: int = 3_000  # of a task, from which negatives are drawn
+    hard_negatives: int = 40  # of a query: linked to the head, popular or like the reference tails
+    random_negatives: int = 40
+    rate: float = 3e-3
+    final_rate: float = 0.01
+    warm_up: int = 30
+    decay: float = 1e-2
+    averaging: float = 100.0
+    clip: float = 1.0
+    train_facts: bool = True
+    seed: int = 0
+
+
+class PathBatch(NamedTuple):
+    """Some tasks of a step; in each row of pairs the first tail is the true one."""
+
+    kind_features: Tensor  # [tasks, kinds, features]
+    tails: TailInputs
+    walks: Walks
+    stands_for: Tensor  # [queries, width]: the logarithm of how many candidates each tail stands for
+
+
+class PathTasks:
+    """Draws pretend tasks by a seed and a step's number alone."""
+
+    def __init__(self, dataset: FewShotDataset, graph: EvidenceGraph, settings: PathTrainingSettings) -> None:
+        self.graph = graph
+        self.settings = settings
+        shares = TaskShares(train=settings.train_share, background=1 - settings.train_share, types=0)
+        tasks = [task for task in collect_tasks(dataset, "in-train", shares) if task.kind != "types"]
+        everything = np.arange(graph.entity_count)
+        self.tasks = [
+            (task, everything if graph.types is None else task.candidates)
+            for task in tasks
+            if len(task.pairs) >= max(settings.shots) + 5
+        ]
+        kinds = np.array([task.kind for task, _ in self.tasks])
+        weights = np.zeros(len(kinds))
+        for kind in set(kinds):
+            weights[kinds == kind] = getattr(shares, kind) / (kinds == kind).sum()
+        self._cumulated = np.cumsum(weights / weights.sum())
+        numbers = np.repeat(np.arange(len(self.tasks)), [len(task.pairs) for task, _ in self.tasks])
+        pairs = np.concatenate([task.pairs for task, _ in self.tasks])
+        self._facts = Facts.of(np.insert(pairs, 1, numbers, axis=1), graph.entity_count, len(self.tasks))
+
+    def batch(self, step: int) -> PathBatch:
+        """The batch of a step."""
+        settings = self.settings
+        generator = random_stream(settings.seed, "paths", step)
+        features, inputs, walked, stands_for = [], [], [], []
+        for uniform in generator.random(settings.tasks):
+            number = min(int(np.searchsorted(self._cumulated, uniform)), len(self.tasks) - 1)
+            evidence, heads, tails, weights = self._draw(generator, number)
+            entities, places = np.unique(tails, return_inverse=True)
+            block = Tails.of(evidence, entities)
+            features.append(torch.from_numpy(evidence.kind_features))
+            inputs.append(block.inputs)
+            walked.append(walks(evidence, heads, block, places.reshape(tails.shape)))
+            stands_for.append(torch.from_numpy(weights))
+        return PathBatch(
+            torch.stack(features),
+            TailInputs.joined(inputs, self.graph.kind_count),
+            Walks.joined(walked, [len(part.features) for part in inputs], self.graph.kind_count),
+            torch.cat(stands_for),
+        )
+
+    def stream(self, first_step: int = 0, *, workers: int = 1) -> Iterator[PathBatch]:
+        """All batches from a step on, in order, drawn ahead."""
+        with ThreadPoolExecutor(workers) as pool:
+            ahead = deque(pool.submit(self.batch, first_step + i) for i in range(2 * workers))
+            step = first_step + len(ahead)
+            try:
+                while True:
+                    batch = ahead.popleft().result()
+                    ahead.append(pool.submit(self.batch, step))
+                    step += 1
+                    yield batch
+            finally:
+                for future in ahead:
+                    future.cancel()
+
+    def _draw(
+        self, generator: np.random.Generator, number: int
+    ) -> tuple[ReferenceEvidence, IntArray, IntArray, NDArray[np.float32]]:
+        """References, queries and their negatives of a task."""
+        settings, graph = self.settings, self.graph
+        task, candidates = self.tasks[number]
+        shots = int(generator.choice(settings.shots))
+        chosen = generator.permutation(len(task.pairs))[: shots + settings.queries]
+        references, queries = np.asarray(task.pairs[chosen[:shots]]), np.asarray(task.pairs[chosen[shots:]])
+        evidence = ReferenceEvidence(graph, references, task.relation % graph.relation_count)
+        pool = np.asarray(candidates)
+        if len(pool) > settings.candidates:
+            pool = np.unique(
+                np.concatenate([generator.choice(pool, settings.candidates, replace=False), references[:, 1]])
+            )
+        appeal = self._appeal(evidence, queries[:, 0], pool)
+        appeal += 0.5 * generator.gumbel(size=appeal.shape)
+        rows, true = self._facts.all_tails(queries[:, 0], number)
+        places = np.minimum(np.searchsorted(pool, true), len(pool) - 1)
+        known = pool[places] == true
+        appeal[rows[known], places[known]] = -np.inf
+        hard, drawn = settings.hard_negatives, settings.random_negatives
+        width = 1 + hard + drawn
+        tails = np.full((len(queries), width), pool[0])
+        weights = np.full((len(queries), width), NEVER, np.float32)
+        tails[:, 0], weights[:, 0] = queries[:, 1], 0
+        crowd = np.log(max(1.0, len(candidates) / len(pool)))
+        for row in range(len(queries)):
+            false = np.flatnonzero(appeal[row] > -np.inf)
+            if len(false) > hard:
+                false = false[np.argpartition(-appeal[row, false], hard)]
+            best, rest = false[:hard], generator.permutation(false[hard:])[:drawn]
+            tails[row, 1 : 1 + len(best)] = pool[best]
+            weights[row, 1 : 1 + len(best)] = crowd
+            tails[row, 1 + hard : 1 + hard + len(rest)] = pool[rest]
+            if len(rest):
+                weights[row, 1 + hard : 1 + hard + len(rest)] = crowd + np.log((len(false) - hard) / len(rest))
+        return evidence, queries[:, 0], tails, weights
+
+    def _appeal(self, evidence: ReferenceEvidence, heads: IntArray, pool: IntArray) -> NDArray[np.float64]:
+        """How hard each candidate may be to tell from the truth, [queries, pool]."""
+        graph = self.graph
+        place = np.full(graph.entity_count, -1)
+        place[pool] = np.arange(len(pool))
+        appeal = np.zeros((len(heads), len(pool)))
+        owners, entities = np.arange(len(heads)), np.asarray(heads)
+        for weight in (2.0, 1.0):
+            edges = graph.leaving(entities, evidence.hidden)
+            owners, entities = owners[edges.owners], graph.targets[edges.numbers]
+            inside = place[entities] >= 0
+            hits = np.bincount(
+                owners[inside] * len(pool) + place[entities[inside]], minlength=appeal.size
+            ).reshape(appeal.shape)
+            appeal += weight * np.log1p(hits)
+        features = evidence.entity_features(pool)
+        return appeal + 3 * features[:, IS_TAIL] + 1.5 * features[:, POPULARITY] + features[:, DEGREE]
+
+
+class PathTrainer:
+    """Trains a path network on a dataset."""
+
+    def __init__(
+        self,
+        dataset: FewShotDataset,
+        model: PathSettings | None = None,
+        training: PathTrainingSettings | None = None,
+    ) -> None:
+        self.training = training or PathTrainingSettings()
+        torch.manual_seed(self.training.seed)
+        self.graph = EvidenceGraph.of(dataset, train_facts=self.training.train_facts)
+        self.tasks = PathTasks(dataset, self.graph, self.training)
+        self.network = PathNetwork(model or PathSettings())
+        self.averaged = deepcopy(self.network)
+        self.optimizer = torch.optim.AdamW(
+            self.network.parameters(), lr=self.training.rate, weight_decay=self.training.decay
+        )
+        self.step = 0
+        self.losses: list[float] = []
+
+    def model(self) -> PathModel:
+        """The model as it is now, with averaged weights."""
+        return PathModel(self.averaged, self.graph)
+
+    def train(self) -> None:
+        """All steps that are left."""
+        batches = self.tasks.stream(self.step)
+        for _ in range(self.training.steps - self.step):
+            self.train_step(next(batches))
+        batches.close()
+
+    def train_step(self, batch: PathBatch | None = None) -> float:
+        """One step; returns its loss. A batch that was drawn ahead must be that of the step."""
+        settings = self.training
+        torch.manual_seed(settings.seed * 1_000_003 + self.step)  # dropout; a step depends on its number alone
+        batch = batch or self.tasks.batch(self.step)
+        self.network.train()
+        scores = self.network(batch.kind_features, batch.tails, batch.walks)  # [members, pairs]
+        logits = scores.view(len(scores), *batch.stands_for.shape) + batch.stands_for
+        loss = -F.log_softmax(logits, dim=-1)[..., 0].mean(dim=-1).sum()
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        for member in self.network.members:
+            torch.nn.utils.clip_grad_norm_(member.parameters(), settings.clip)
+        share = min(1.0, (self.step + 1) / settings.warm_up) * max(settings.final_rate, 1 - self.step / settings.steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = settings.rate * share
+        self.optimizer.step()
+        self.step += 1
+        kept = min(1 - 1 / settings.averaging, self.step / (self.step + 10))
+        with torch.no_grad():
+            for average, now in zip(self.averaged.parameters(), self.network.parameters(), strict=True):
+                average.lerp_(now, 1 - kept)
+        self.losses.append(loss.item() / len(scores))
+        return self.losses[-1]

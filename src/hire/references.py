@@ -1,0 +1,323 @@
+"""What a few references say in the light of the graph: of each kind of edge, of two-hop rules, and of any entity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hire.evidence import EvidenceGraph, FloatArray
+from hire.graph import expand_rows
+from hire.vocabulary import IntArray
+
+KIND_FEATURES = (  # of each kind of edge; shares are of the references
+    "head similarity",  # of the entities it leaves to the reference heads, by the kinds of edges they have
+    "tail similarity",  # of the entities it leads to, to the reference tails
+    "head types",  # share of the types of the reference heads among the entities it leaves
+    "tail types",
+    "links",  # share of references whose head it links to the tail
+    "link confidence",  # the same, divided by the number of entities it links the head to
+    "at heads",  # share of references whose head it leaves for another entity than the tail
+    "at tails",  # share of references whose tail it leads to from another entity than the head
+    "first of two",  # share of references in which it is the first hop of a two-hop path
+    "first of two, confidence",  # share of its entities that lead on to the tail
+    "last of two",
+    "last of two, confidence",
+    "first of three",
+    "middle of three",
+    "last of three",
+    "agreement",  # with the kinds that link the references
+    "links, borrowed",  # the same figures of the kinds that link the same pairs, by how often they do
+    "link confidence, borrowed",
+    "at heads, borrowed",
+    "at tails, borrowed",
+    "first of two, borrowed",
+    "first of two, confidence, borrowed",
+    "last of two, borrowed",
+    "last of two, confidence, borrowed",
+    "first of three, borrowed",
+    "middle of three, borrowed",
+    "last of three, borrowed",
+    "size",
+    "fan out",
+    "fan in",
+)
+ENTITY_FEATURES = (  # of an entity; the same of heads and tails
+    "is a tail",
+    "like the tails, mean",  # cosine of the profiles: the kinds of edges that leave the entity
+    "like the tails, best",
+    "shares with the tails, mean",  # the part of a tail's neighbourhood tuples, by rarity, that the entity has too
+    "shares with the tails, best",
+    "has the tails' types",
+    "is a head",
+    "like the heads, mean",
+    "like the heads, best",
+    "shares with the heads, mean",
+    "shares with the heads, best",
+    "has the heads' types",
+    "degree",
+    "popularity",  # as a tail of relations that are like the one of the references
+)
+HEAD, TAIL = 0, 1
+SHARPNESS = 6.0  # of the weights of similar relations
+LEAST_POPULARITY = 1e-5
+LONELINESS = 0.1  # what is borrowed fades where a kind has fellows that weigh less than this
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Two-hop paths that link references: kinds first * kinds + second, sorted."""
+
+    keys: NDArray[np.int64]  # [rules]
+    support: FloatArray  # [rules]: share of the references that the path links
+    confidence: FloatArray  # [rules]: the same, divided by how many ends the path has from their heads
+
+    def find(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The number of each path's rule, or the number of rules where it is none."""
+        if not len(self.keys):
+            return np.zeros(len(keys), np.int64)
+        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[places] == keys, places, len(self.keys))
+
+
+class ReferenceEvidence:
+    """References [shots, 2] in a graph from which their relation is hidden."""
+
+    def __init__(self, graph: EvidenceGraph, pairs: IntArray, hidden: int | None = None) -> None:
+        self.graph = graph
+        self.pairs = np.asarray(pairs, np.int64)
+        self.hidden = hidden
+        self._known = np.zeros(graph.entity_count, bool)
+        self._features = np.zeros((graph.entity_count, len(ENTITY_FEATURES)), np.float32)
+        self._collect_paths()
+
+    def _collect_paths(self) -> None:
+        """Walk all paths of one, two and three hops between head and tail of each reference."""
+        graph, shots = self.graph, len(self.pairs)
+        self.links, self.link_confidence, at_heads, at_tails = np.zeros((4, graph.kind_count), np.float32)
+        two, three = np.zeros((4, graph.kind_count), np.float32), np.zeros((3, graph.kind_count), np.float32)
+        found: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
+        for head, tail in self.pairs:
+            out = graph.leaving(np.array([head]), self.hidden).numbers
+            back = graph.leaving(np.array([tail]), self.hidden).numbers
+            first, middles = graph.kinds[out], graph.targets[out]
+            last, sources = graph.inverse(graph.kinds[back]), graph.targets[back]
+            links = _present(np.concatenate([first[middles == tail], last[sources == head]]), graph.kind_count)
+            self.links += links / shots
+            self.link_confidence += links / np.maximum(graph.counts(head, np.arange(graph.kind_count)), 1) / shots
+            first, middles = first[middles != tail], middles[middles != tail]
+            last, sources = last[sources != head], sources[sources != head]
+            at_heads += _present(first, graph.kind_count) / shots
+            at_tails += _present(last, graph.kind_count) / shots
+            found.append(self._two_hops(first, middles, last, sources))
+            meets, met = np.isin(middles, sources), np.isin(sources, middles)
+            for row, kinds, chosen in ((0, first, meets), (2, last, met)):
+                hits = np.bincount(kinds[chosen], minlength=graph.kind_count)
+                two[row] += (hits > 0) / shots
+                two[row + 1] += hits / np.maximum(np.bincount(kinds, minlength=graph.kind_count), 1) / shots
+            near = np.unique(middles)
+            edges = graph.leaving(near, self.hidden)
+            ends = graph.targets[edges.numbers]
+            inner = np.isin(ends, sources) & (ends != head)
+            three[0] += _present(first[np.isin(middles, near[edges.owners[inner]])], graph.kind_count) / shots
+            three[1] += _present(graph.kinds[edges.numbers[inner]], graph.kind_count) / shots
+            three[2] += _present(last[np.isin(sources, ends[inner])], graph.kind_count) / shots
+        self._walked = np.stack([self.links, self.link_confidence, at_heads, at_tails, *two, *three])
+        keys, places = np.unique(np.concatenate([of_one[0] for of_one in found]), return_inverse=True)
+        fans = np.concatenate([of_one[1] for of_one in found])
+        support = np.bincount(places, minlength=len(keys)) / shots
+        confidence = np.bincount(places, 1 / np.maximum(fans, 1), minlength=len(keys)) / shots
+        self.rules = Rules(keys, support.astype(np.float32), confidence.astype(np.float32))
+
+    def _two_hops(
+        self, first: IntArray, middles: IntArray, last: IntArray, sources: IntArray
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The distinct two-hop paths of one reference, as keys, and how many ends each has from the head."""
+        graph = self.graph
+        order = np.argsort(sources, kind="stable")
+        starts, ends = (np.searchsorted(sources[order], middles, side=side) for side in ("left", "right"))
+        offsets = np.append(starts, 0)
+        lengths = ends - starts
+        owners = np.repeat(np.arange(len(middles)), lengths)
+        places = np.arange(len(owners)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + offsets[owners]
+        keys = np.unique(first[owners].astype(np.int64) * graph.kind_count + last[order][places])
+        fans = np.zeros(len(keys))
+        entries = graph.profiles(middles, self.hidden)
+        reached = first[entries.owners].astype(np.int64) * graph.kind_count + graph.profile_kinds[entries.numbers]
+        if len(keys):
+            found = np.minimum(np.searchsorted(keys, reached), len(keys) - 1)
+            same = keys[found] == reached
+            fans = np.bincount(found[same], graph.profile_counts[entries.numbers[same]], minlength=len(keys))
+        return keys, fans
+
+    @cached_property
+    def kind_features(self) -> FloatArray:
+        """The features of each kind of edge, [kinds, KIND_FEATURES], scaled to about one."""
+        graph = self.graph
+        inverse = graph.inverse(np.arange(graph.kind_count))
+        (of_heads, head_types), (of_tails, tail_types) = (self._alike(side) for side in (HEAD, TAIL))
+        bag = self.links / max(1e-6, float(np.linalg.norm(self.links)))
+        agreement = graph.agreement @ bag
+        fans = self._log_fans
+        columns = [of_heads, of_tails[inverse], head_types, tail_types[inverse], *self._walked, agreement]
+        columns += list(self._borrowed())
+        features = np.stack(columns, axis=1) * 3
+        general = np.stack([np.log1p(graph.kind_sizes) / 2 - 3, fans - 0.7, fans[inverse] - 0.7], axis=1)
+        features = np.concatenate([features, general], axis=1).astype(np.float32)
+        if self.hidden is not None:
+            features[[self.hidden, self.hidden + graph.relation_count]] = 0
+        return features
+
+    def _borrowed(self) -> FloatArray:
+        """What was found of each kind's fellows, the kinds that link the same pairs, [figures, kinds]."""
+        fellows = self.graph.fellowship
+        weights = fellows.sum(axis=1) - fellows[:, self._hidden_kinds].sum(axis=1) + LONELINESS
+        return (self._walked @ fellows.T) / weights
+
+    def _alike(self, side: int) -> tuple[FloatArray, FloatArray]:
+        """How similar the entities that each kind leaves are to the reference heads or tails, by profile and type."""
+        graph = self.graph
+        mean = self._profiles[side].mean(axis=0)
+        company = graph.company
+        squares = np.einsum("ij,ij->i", company, company)
+        if self.hidden is not None:
+            squares = squares - (company[:, self._hidden_kinds] ** 2).sum(axis=1)
+        norms = np.sqrt(np.maximum(squares, 0)) * np.linalg.norm(mean)
+        types = np.zeros(graph.kind_count, np.float32)
+        if graph.types is not None:
+            offsets, kinds, shares = graph.type_shares
+            members, owners = expand_rows(graph.types.offsets, self.pairs[:, side])
+            numbers, rows = expand_rows(offsets, graph.types.members[members])
+            each = np.diff(graph.types.offsets)[self.pairs[:, side]][owners][rows]
+            types = np.bincount(kinds[numbers], shares[numbers] / each, minlength=graph.kind_count) / len(self.pairs)
+        return company @ mean / np.maximum(norms, 1e-6), types.astype(np.float32)
+
+    @property
+    def _hidden_kinds(self) -> list[int]:
+        return [] if self.hidden is None else [self.hidden, self.hidden + self.graph.relation_count]
+
+    @cached_property
+    def _profiles(self) -> FloatArray:
+        """The profiles of the reference heads and tails, of length one, [2, shots, kinds]."""
+        graph = self.graph
+        profiles = np.zeros((2, len(self.pairs), graph.kind_count), np.float32)
+        for side in (HEAD, TAIL):
+            entries = graph.profiles(self.pairs[:, side], self.hidden)
+            kinds = graph.profile_kinds[entries.numbers]
+            profiles[side][entries.owners, kinds] = (
+                np.log1p(graph.profile_counts[entries.numbers]) * graph.rarity[kinds]
+            )
+        return profiles / np.maximum(np.linalg.norm(profiles, axis=-1, keepdims=True), 1e-6)
+
+    @cached_property
+    def _shares(self) -> FloatArray:
+        """The part of each reference's neighbourhood tuples that an entity has, [2, shots, entities]."""
+        graph = self.graph
+        shares = np.zeros((2, len(self.pairs), graph.entity_count), np.float32)
+        for side in (HEAD, TAIL):
+            for shot, entity in enumerate(self.pairs[:, side]):
+                edges = graph.leaving(np.array([entity]), self.hidden).numbers
+                rarity = graph.tuple_rarity(edges)
+                back = graph.leaving(graph.targets[edges], self.hidden)
+                same = graph.kinds[back.numbers] == graph.inverse(graph.kinds[edges])[back.owners]
+                owners, numbers = back.owners[same], back.numbers[same]
+                np.add.at(shares[side, shot], graph.targets[numbers], rarity[owners] / max(1e-6, rarity.sum()))
+        return shares
+
+    @cached_property
+    def _similar_kinds(self) -> FloatArray:
+        """How similar the relation of the references is to each kind, in shares, [kinds]."""
+        alike = self.kind_features[:, :4].sum(axis=1) / 3
+        weights = np.exp(SHARPNESS * (alike - alike.max())) * (self.graph.kind_sizes > 0)
+        weights[self._hidden_kinds] = 0
+        shares: FloatArray = (weights / max(1e-6, float(weights.sum()))).astype(np.float32)
+        return shares
+
+    @cached_property
+    def _popularity(self) -> FloatArray:
+        """What an edge of each kind that leaves an entity adds to its popularity as a tail, [kinds]."""
+        back = self._similar_kinds[self.graph.inverse(np.arange(self.graph.kind_count))]
+        return back / np.maximum(self.graph.kind_sizes, 1).astype(np.float32)
+
+    @cached_property
+    def summary(self) -> FloatArray:
+        """How many references there are, distinct tails and heads among them, and the fans of similar relations."""
+        distinct = [len(np.unique(self.pairs[:, side])) / len(self.pairs) for side in (TAIL, HEAD)]
+        fans = self._similar_kinds @ self._log_fans
+        inverse = self.graph.inverse(np.arange(self.graph.kind_count))
+        fans_in = self._similar_kinds @ self._log_fans[inverse]
+        return np.array([len(self.pairs) / 5, *distinct, fans - 0.7, fans_in - 0.7], np.float32)
+
+    @property
+    def link_shares(self) -> FloatArray:
+        """Support and confidence of each kind of edge as a one-hop rule, [2, kinds]."""
+        return np.stack([self.links, self.link_confidence])
+
+    @cached_property
+    def _log_fans(self) -> FloatArray:
+        """The logarithm of how many edges of each kind leave an entity that has them, in the mean, [kinds]."""
+        sizes = np.maximum(self.graph.kind_sizes, 1)
+        return np.log(sizes / np.maximum(self.graph.kind_sources, 1)).astype(np.float32)
+
+    def similarities(self, entities: IntArray, side: int) -> FloatArray:
+        """Of each entity to the reference heads or tails: cosine of profiles, shared tuples; [2, entities, shots]."""
+        cosines, _ = self._profile_products(entities)
+        return np.stack([cosines[side], self._shares[side][:, entities].T])
+
+    def _profile_products(self, entities: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Cosines with the profiles of the references, [2, entities, shots], and popularity, [entities]."""
+        graph, shots = self.graph, len(self.pairs)
+        entries = graph.profiles(entities, self.hidden)
+        kinds, counts = graph.profile_kinds[entries.numbers], graph.profile_counts[entries.numbers]
+        values = (np.log1p(counts) * graph.rarity[kinds]).astype(np.float32)
+        weights = np.concatenate([self._profiles.reshape(2 * shots, -1).T, np.zeros((graph.kind_count, 2))], axis=1)
+        products = values[:, None] * weights.astype(np.float32)[kinds]
+        products[:, -2] = values**2
+        products[:, -1] = counts * self._popularity[kinds]
+        sums = torch.zeros(len(entities), products.shape[1])
+        sums.index_add_(0, torch.from_numpy(entries.owners), torch.from_numpy(products))
+        table = sums.numpy()
+        cosines = table[:, :-2] / np.sqrt(np.maximum(table[:, -2:-1], 1e-12))
+        return cosines.reshape(len(entities), 2, shots).transpose(1, 0, 2), table[:, -1]
+
+    def entity_features(self, entities: IntArray) -> FloatArray:
+        """The features of some entities, [entities, ENTITY_FEATURES]; computed once for each."""
+        new = np.unique(entities[~self._known[entities]])
+        if len(new):
+            self._features[new] = self._compute_features(new)
+            self._known[new] = True
+        return self._features[entities]
+
+    def _compute_features(self, entities: IntArray) -> FloatArray:
+        cosines, popularity = self._profile_products(entities)
+        shares = self._shares[:, :, entities]  # [2, shots, entities]
+        columns = []
+        for side in (TAIL, HEAD):
+            ours = self.pairs[:, side]
+            columns += [(entities[:, None] == ours).mean(axis=1)]
+            columns += [cosines[side].mean(axis=1), cosines[side].max(axis=1)]
+            columns += [shares[side].mean(axis=0), shares[side].max(axis=0), self._of_types(entities, ours)]
+        degrees = self.graph.log_degrees(entities, self.hidden) / 5
+        columns += [degrees, np.log(LEAST_POPULARITY + popularity) / 5 + 1.5]
+        return np.stack(columns, axis=1).astype(np.float32)
+
+    def _of_types(self, entities: IntArray, ours: IntArray) -> FloatArray:
+        """The share of the references' entities with which each entity has a type in common."""
+        types = self.graph.types
+        if types is None:
+            return np.zeros(len(entities), np.float32)
+        theirs, owners = expand_rows(types.offsets, ours)
+        has = np.zeros((len(types.names), len(ours)), bool)
+        has[types.members[theirs], owners] = True
+        numbers, rows = expand_rows(types.offsets, entities)
+        common = np.zeros((len(entities), len(ours)), bool)
+        np.logical_or.at(common, rows, has[types.members[numbers]])
+        return common.mean(axis=1).astype(np.float32)
+
+
+def _present(kinds: IntArray, count: int) -> NDArray[np.bool_]:
+    """Which kinds occur, [count]."""
+    return np.bincount(kinds, minlength=count) > 0
