@@ -83,8 +83,8 @@ class ContextSampler:
     def false(self, true: Contexts, generator: np.random.Generator) -> Contexts:
         """Corrupt either the relation or the entity of every real tuple, each with even odds; never the padding.
 
-        An entity becomes another one of these contexts: one that stands nowhere in the neighbourhood of anything would be
-        too easy to tell. Where there is no other, the relation is corrupted.
+        An entity becomes another one of these contexts, which is harder to tell than any entity at all, and costs no
+        more in a larger graph. Where there is no other, the relation is corrupted.
         """
         relations, entities, mask = (part.numpy() for part in (true.relations, true.entities, true.mask))
         others = len(self._relations) - 1  # a relation and its inverse, at least
