@@ -88,6 +88,9 @@ def test_shared_tuples_are_those_of_plain_loops(triples: list[tuple[int, int, in
             shared = sum(rarity(*each) for each in tuples if (entity, *each) in edges)
             best = max(best, shared / max(1e-6, whole))
         assert shares[entity] == pytest.approx(best, abs=1e-4)
+    degrees = found.entity_features(np.arange(ENTITIES))[:, ENTITY_FEATURES.index("degree")]
+    expected = [sum(source == entity for source, _, _ in edges) for entity in range(ENTITIES)]
+    assert np.expm1(5 * degrees) == pytest.approx(expected, abs=1e-4)
 
 
 def test_no_feature_sees_the_hidden_relation(umls: FewShotDataset) -> None:

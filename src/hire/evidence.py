@@ -74,9 +74,6 @@ class EvidenceGraph:
         self.profile_counts = np.diff(firsts, append=len(pairs))
         self.profile_kinds = (self.profile_keys % self.kind_count).astype(np.int32)
         self.profile_offsets = row_offsets(self.profile_keys // self.kind_count, self.entity_count)
-        self.degrees = np.bincount(
-            self.profile_keys // self.kind_count, self.profile_counts, minlength=self.entity_count
-        ).astype(np.int64)
 
     def inverse(self, kinds: IntArray) -> IntArray:
         """The kinds of edges that lead back."""
@@ -105,13 +102,6 @@ class EvidenceGraph:
             return np.zeros(wanted.shape, np.int64)
         places = np.minimum(np.searchsorted(self.profile_keys, wanted), len(self.profile_keys) - 1)
         return np.where(self.profile_keys[places] == wanted, self.profile_counts[places], 0)
-
-    def log_degrees(self, entities: IntArray, hidden: int | None = None) -> FloatArray:
-        """log(1 + degree) of some entities, without the edges of a hidden relation."""
-        degrees = self.degrees[entities]
-        if hidden is not None:
-            degrees = degrees - self.counts(entities, hidden) - self.counts(entities, hidden + self.relation_count)
-        return np.log1p(degrees).astype(np.float32)
 
     def tuple_rarity(self, edges: NDArray[np.int64]) -> FloatArray:
         """How much it says of an entity that an edge leaves it for just this target: as `rarity`, of the tuple."""

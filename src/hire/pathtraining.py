@@ -61,6 +61,15 @@ class PathBatch(NamedTuple):
     stands_for: Tensor  # [queries, width]: the logarithm of how many candidates each tail stands for
 
 
+class DrawnTask(NamedTuple):
+    """References, and queries with some of their candidates."""
+
+    evidence: ReferenceEvidence
+    heads: IntArray  # [queries]
+    tails: IntArray  # [queries, width]: the true tail, then false ones
+    stands_for: NDArray[np.float32]  # [queries, width]
+
+
 class PathTasks:
     """Draws pretend tasks by a seed and a step's number alone."""
 
@@ -91,13 +100,13 @@ class PathTasks:
         features, inputs, walked, stands_for = [], [], [], []
         for uniform in generator.random(settings.tasks):
             number = min(int(np.searchsorted(self._cumulated, uniform)), len(self.tasks) - 1)
-            evidence, heads, tails, weights = self._draw(generator, number)
-            entities, places = np.unique(tails, return_inverse=True)
-            block = Tails.of(evidence, entities)
-            features.append(torch.from_numpy(evidence.kind_features))
+            drawn = self.draw(generator, number)
+            entities, places = np.unique(drawn.tails, return_inverse=True)
+            block = Tails.of(drawn.evidence, entities)
+            features.append(torch.from_numpy(drawn.evidence.kind_features))
             inputs.append(block.inputs)
-            walked.append(walks(evidence, heads, block, places.reshape(tails.shape)))
-            stands_for.append(torch.from_numpy(weights))
+            walked.append(walks(drawn.evidence, drawn.heads, block, places.reshape(drawn.tails.shape)))
+            stands_for.append(torch.from_numpy(drawn.stands_for))
         return PathBatch(
             torch.stack(features),
             TailInputs.joined(inputs, self.graph.kind_count),
@@ -120,9 +129,7 @@ class PathTasks:
                 for future in ahead:
                     future.cancel()
 
-    def _draw(
-        self, generator: np.random.Generator, number: int
-    ) -> tuple[ReferenceEvidence, IntArray, IntArray, NDArray[np.float32]]:
+    def draw(self, generator: np.random.Generator, number: int) -> DrawnTask:
         """References, queries and their negatives of a task."""
         settings, graph = self.settings, self.graph
         task, candidates = self.tasks[number]
@@ -157,7 +164,7 @@ class PathTasks:
             tails[row, 1 + hard : 1 + hard + len(rest)] = pool[rest]
             if len(rest):
                 weights[row, 1 + hard : 1 + hard + len(rest)] = crowd + np.log((len(false) - hard) / len(rest))
-        return evidence, queries[:, 0], tails, weights
+        return DrawnTask(evidence, queries[:, 0], tails, weights)
 
     def _appeal(self, evidence: ReferenceEvidence, heads: IntArray, pool: IntArray) -> NDArray[np.float64]:
         """How hard each candidate may be to tell from the truth, [queries, pool]."""

@@ -264,24 +264,28 @@ class ReferenceEvidence:
 
     def similarities(self, entities: IntArray, side: int) -> FloatArray:
         """Of each entity to the reference heads or tails: cosine of profiles, shared tuples; [2, entities, shots]."""
-        cosines, _ = self._profile_products(entities)
-        return np.stack([cosines[side], self._shares[side][:, entities].T])
+        return np.stack([self._profile_products(entities)[0][side], self._shares[side][:, entities].T])
 
-    def _profile_products(self, entities: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Cosines with the profiles of the references, [2, entities, shots], and popularity, [entities]."""
+    def _profile_products(self, entities: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Cosines with the profiles of the references, [2, entities, shots], popularity and degree, [entities]."""
         graph, shots = self.graph, len(self.pairs)
         entries = graph.profiles(entities, self.hidden)
         kinds, counts = graph.profile_kinds[entries.numbers], graph.profile_counts[entries.numbers]
         values = (np.log1p(counts) * graph.rarity[kinds]).astype(np.float32)
-        weights = np.concatenate([self._profiles.reshape(2 * shots, -1).T, np.zeros((graph.kind_count, 2))], axis=1)
-        products = values[:, None] * weights.astype(np.float32)[kinds]
-        products[:, -2] = values**2
-        products[:, -1] = counts * self._popularity[kinds]
+        products = np.empty((len(kinds), 2 * shots + 3), np.float32)
+        np.multiply(values[:, None], self._profile_columns[kinds], out=products[:, :-3])
+        products[:, -3] = values**2
+        products[:, -2] = counts * self._popularity[kinds]
+        products[:, -1] = counts
         sums = torch.zeros(len(entities), products.shape[1])
-        sums.index_add_(0, torch.from_numpy(entries.owners), torch.from_numpy(products))
-        table = sums.numpy()
-        cosines = table[:, :-2] / np.sqrt(np.maximum(table[:, -2:-1], 1e-12))
-        return cosines.reshape(len(entities), 2, shots).transpose(1, 0, 2), table[:, -1]
+        table = sums.index_add_(0, torch.from_numpy(entries.owners), torch.from_numpy(products)).numpy()
+        cosines = table[:, :-3] / np.sqrt(np.maximum(table[:, -3:-2], 1e-12))
+        return cosines.reshape(len(entities), 2, shots).transpose(1, 0, 2), table[:, -2], table[:, -1]
+
+    @cached_property
+    def _profile_columns(self) -> FloatArray:
+        """The profiles of the reference heads, then of the tails, [kinds, 2 * shots]."""
+        return np.ascontiguousarray(self._profiles.reshape(2 * len(self.pairs), -1).T)
 
     def entity_features(self, entities: IntArray) -> FloatArray:
         """The features of some entities, [entities, ENTITY_FEATURES]; computed once for each."""
@@ -292,7 +296,7 @@ class ReferenceEvidence:
         return self._features[entities]
 
     def _compute_features(self, entities: IntArray) -> FloatArray:
-        cosines, popularity = self._profile_products(entities)
+        cosines, popularity, degrees = self._profile_products(entities)
         shares = self._shares[:, :, entities]  # [2, shots, entities]
         columns = []
         for side in (TAIL, HEAD):
@@ -300,8 +304,7 @@ class ReferenceEvidence:
             columns += [(entities[:, None] == ours).mean(axis=1)]
             columns += [cosines[side].mean(axis=1), cosines[side].max(axis=1)]
             columns += [shares[side].mean(axis=0), shares[side].max(axis=0), self._of_types(entities, ours)]
-        degrees = self.graph.log_degrees(entities, self.hidden) / 5
-        columns += [degrees, np.log(LEAST_POPULARITY + popularity) / 5 + 1.5]
+        columns += [np.log1p(degrees) / 5, np.log(LEAST_POPULARITY + popularity) / 5 + 1.5]
         return np.stack(columns, axis=1).astype(np.float32)
 
     def _of_types(self, entities: IntArray, ours: IntArray) -> FloatArray:
@@ -310,12 +313,12 @@ class ReferenceEvidence:
         if types is None:
             return np.zeros(len(entities), np.float32)
         theirs, owners = expand_rows(types.offsets, ours)
-        has = np.zeros((len(types.names), len(ours)), bool)
-        has[types.members[theirs], owners] = True
+        has = np.zeros((len(types.names), len(ours)), np.float32)
+        has[types.members[theirs], owners] = 1
         numbers, rows = expand_rows(types.offsets, entities)
-        common = np.zeros((len(entities), len(ours)), bool)
-        np.logical_or.at(common, rows, has[types.members[numbers]])
-        return common.mean(axis=1).astype(np.float32)
+        common = torch.zeros(len(entities), len(ours))
+        common.index_add_(0, torch.from_numpy(rows), torch.from_numpy(has[types.members[numbers]]))
+        return np.asarray((common > 0).float().mean(dim=1).numpy())
 
 
 def _present(kinds: IntArray, count: int) -> NDArray[np.bool_]:

@@ -10,10 +10,13 @@ import pytest
 import torch
 
 from hire.datasets import FewShotDataset
+from hire.evidence import EvidenceGraph
 from hire.models.base import FewShotModel
 from hire.models.hire import Hire, HireNetwork, HireSettings
+from hire.models.path import PathModel
 from hire.models.popularity import Popularity
 from hire.models.translation import MeanTranslation
+from tests.models.test_path import path_network
 
 DIMENSION = 8
 
@@ -35,6 +38,7 @@ MODELS: dict[str, Callable[[FewShotDataset], FewShotModel]] = {
     "hire, AVG": lambda dataset: _hire(dataset, learner="mean"),
     "hire, LSTM": lambda dataset: _hire(dataset, learner="lstm"),
     "hire, without context": lambda dataset: _hire(dataset, context_weight=0.0),
+    "path": lambda dataset: PathModel(path_network(), EvidenceGraph.of(dataset)),
 }
 
 
