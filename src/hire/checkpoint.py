@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,13 +18,19 @@ from hire import __version__
 from hire.datasets import FewShotDataset
 from hire.embeddings import Embeddings
 from hire.errors import HireError
+from hire.evidence import EvidenceGraph
 from hire.files import atomic_file, explain_os_errors
+from hire.levels.path import PathNetwork, PathSettings
+from hire.models.base import FewShotModel
 from hire.models.hire import Hire, HireNetwork, HireSettings
+from hire.models.hirepath import HirePath
+from hire.models.path import PathModel
 from hire.settings import RunSettings
 
 CONFIG, MODEL, STATE, METRICS = "config.json", "model.safetensors", "state.safetensors", "metrics.jsonl"
-PARTS = ("model", "training", "embedding", "fit")  # of the settings
-FORMAT = 2
+PATH_MODEL, PATH_STATE = "path.safetensors", "path-state.safetensors"
+PARTS = ("model", "training", "embedding", "fit", "path", "path_training")  # of the settings
+FORMAT = 3
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, str] | None = None) -> None:
@@ -121,7 +129,7 @@ def read_config(run: Path) -> dict[str, Any]:
     return config
 
 
-def load_model(run: Path, dataset: FewShotDataset) -> Hire:
+def load_model(run: Path, dataset: FewShotDataset) -> FewShotModel:
     """The model of a run, for the dataset it was trained on."""
     config = read_config(run)
     if config["dataset"]["fingerprint"] != fingerprint(dataset):
@@ -133,11 +141,25 @@ def load_model(run: Path, dataset: FewShotDataset) -> Hire:
     tensors = load_tensors(run / MODEL)
     network = HireNetwork(HireSettings(**config["model"]))
     weights = {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
-    try:
+    with _explain_misfit(run / MODEL):
         network.load_state_dict(weights)
-        return Hire(network.eval(), tensors["entities"], tensors["projections"], config["training"]["seed"])
+        hire = Hire(network.eval(), tensors["entities"], tensors["projections"], config["training"]["seed"])
+    settings = PathSettings(**config["path"])
+    if not settings.members or not (run / PATH_MODEL).exists():  # or training has not come to it yet
+        return hire
+    paths = PathNetwork(settings)
+    with _explain_misfit(run / PATH_MODEL):
+        paths.load_state_dict(load_tensors(run / PATH_MODEL))
+    graph = EvidenceGraph.of(dataset, train_facts=config["path_training"]["train_facts"])
+    return HirePath(hire, PathModel(paths.eval(), graph))
+
+
+@contextmanager
+def _explain_misfit(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (RuntimeError, KeyError) as error:
-        raise HireError("does not fit the settings of the run", file=run / MODEL, remedy="train again") from error
+        raise HireError("does not fit the settings of the run", file=path, remedy="train again") from error
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -14,16 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hire.catalog import cache_directory, open_dataset
 from hire.checkpoint import (
     CONFIG,
     METRICS,
     PARTS,
+    PATH_MODEL,
+    PATH_STATE,
     STATE,
     fingerprint,
     load_embeddings,
+    load_model,
     load_optimizer,
     load_tensors,
     optimizer_tensors,
@@ -40,8 +43,9 @@ from hire.embeddings import Embeddings, EmbeddingSettings, EmbeddingTrainer
 from hire.errors import HireError
 from hire.evaluation import evaluate
 from hire.files import atomic_file
-from hire.models.hire import Hire, HireNetwork
+from hire.models.base import FewShotModel
 from hire.optimizers import RowTable
+from hire.pathtraining import PathTrainer
 from hire.progress import track
 from hire.settings import RunSettings
 from hire.training import HireTrainer
@@ -84,7 +88,7 @@ def fit(
     trainer = HireTrainer(dataset, start, settings.model, settings.training, device)
     history: list[dict[str, Any]] = []
     if resume and (run / STATE).exists():
-        _load_state(trainer, run)
+        _load_state(trainer, run / STATE)
         lines = (run / METRICS).read_text("utf-8").splitlines()
         history = [entry for entry in map(json.loads, lines) if entry["step"] <= trainer.step]
     elif not resume:
@@ -95,6 +99,10 @@ def fit(
         history = [_look(trainer, shots)]
         save_model(run, trainer.model())
     best = _best(history)
+    if finished and settings.path.members:
+        finished = _train_paths(PathTrainer(dataset, settings.path, settings.path_training), run, deadline)
+        if finished:
+            best = {**best, "dev": dev_figures(load_model(run, dataset), dataset, shots)}
     _write_card(run, dataset, settings, trainer.step, best)
     return {**best, "finished": finished, "steps": trainer.step}
 
@@ -180,19 +188,54 @@ def _learn_embeddings(dataset: FewShotDataset, settings: EmbeddingSettings, stat
             state.parent.mkdir(parents=True, exist_ok=True)
             save_tensors(state, {**_table_tensors(trainer.tables()), "step": torch.tensor(trainer.step)})
 
-    kept = time.monotonic()
-    with track(f"Embedding with {settings.model}", trainer.steps) as advance, _postponed_interruption() as interrupted:
-        advance(trainer.step)
-        while trainer.step < trainer.steps:
-            loss = trainer.train_step()
-            advance(1, f"loss {loss:.3f}")
-            if interrupted():
-                keep()
-                raise KeyboardInterrupt
-            if time.monotonic() - kept > SECONDS_BETWEEN_STATES:
-                keep()
-                kept = time.monotonic()
+    losses = (trainer.train_step() for _ in range(trainer.step, trainer.steps))
+    _take_steps(f"Embedding with {settings.model}", trainer.steps, losses, keep, start=trainer.step)
     return trainer.embeddings()
+
+
+def _train_paths(trainer: PathTrainer, run: Path, deadline: float | None) -> bool:
+    """Train the path level into a run, or go on with it; whether it came to its end before the deadline."""
+    if (run / PATH_MODEL).exists():
+        return True
+    if (run / PATH_STATE).exists():
+        _load_state(trainer, run / PATH_STATE)
+    steps = trainer.training.steps
+
+    def keep() -> None:
+        save_tensors(run / PATH_STATE, _state(trainer))
+
+    _take_steps("Path level", steps, trainer.steps_left(), keep, start=trainer.step, deadline=deadline)
+    if trainer.step < steps:
+        return False
+    save_tensors(run / PATH_MODEL, trainer.averaged_network.state_dict())
+    (run / PATH_STATE).unlink(missing_ok=True)
+    return True
+
+
+def _take_steps(
+    name: str,
+    steps: int,
+    losses: Iterator[float],
+    keep: Callable[[], None],
+    *,
+    start: int,
+    deadline: float | None = None,
+) -> None:
+    """Train to the end or to the deadline; what was learned is kept now and then, and on an interruption."""
+    kept = time.monotonic()
+    with track(name, steps) as advance, _postponed_interruption() as interrupted:
+        advance(start)
+        for loss in losses:
+            advance(1, f"loss {loss:.3f}")
+            now = time.monotonic()
+            over = deadline is not None and now > deadline
+            if interrupted() or over or now - kept > SECONDS_BETWEEN_STATES:
+                keep()
+                kept = now
+            if interrupted():
+                raise KeyboardInterrupt
+            if over:
+                return
 
 
 @contextmanager
@@ -228,27 +271,31 @@ def _look(trainer: HireTrainer, shots: tuple[int, ...]) -> dict[str, Any]:
     return {"step": trainer.step, "loss": sum(trainer.losses) / max(1, len(trainer.losses)), "dev": figures}
 
 
-def dev_figures(model: Hire, dataset: FewShotDataset, shots: tuple[int, ...]) -> dict[str, float]:
+def dev_figures(model: FewShotModel, dataset: FewShotDataset, shots: tuple[int, ...]) -> dict[str, float]:
     """MRR on dev for each number of shots, and their mean."""
     figures = {f"{k}-shot": evaluate(model, dataset, "dev", k)["realistic"]["mrr"] for k in shots}
     return {**figures, "mean": sum(figures.values()) / len(figures)}
 
 
 def _save_state(trainer: HireTrainer, run: Path, history: list[dict[str, Any]]) -> None:
-    tensors = _table_tensors(trainer.tables())
-    for name, network in _networks(trainer).items():
-        tensors |= {f"{name}.{part}": tensor for part, tensor in network.state_dict().items()}
-    tensors |= optimizer_tensors(trainer.optimizer)
-    tensors |= {"step": torch.tensor(trainer.step), "losses": torch.tensor(trainer.losses, dtype=torch.float64)}
     with atomic_file(run / METRICS) as partial:
         partial.write_text("".join(json.dumps(entry) + "\n" for entry in history), "utf-8")
     with atomic_file(run / CURVES) as partial:
         partial.write_text(curves_svg(history), "utf-8")
-    save_tensors(run / STATE, tensors)
+    save_tensors(run / STATE, _state(trainer))
 
 
-def _load_state(trainer: HireTrainer, run: Path) -> None:
-    tensors = load_tensors(run / STATE)
+def _state(trainer: HireTrainer | PathTrainer) -> dict[str, Tensor]:
+    """Everything needed to go on."""
+    tensors = _table_tensors(trainer.tables())
+    for name, network in _networks(trainer).items():
+        tensors |= {f"{name}.{part}": tensor for part, tensor in network.state_dict().items()}
+    tensors |= optimizer_tensors(trainer.optimizer)
+    return tensors | {"step": torch.tensor(trainer.step), "losses": torch.tensor(trainer.losses, dtype=torch.float64)}
+
+
+def _load_state(trainer: HireTrainer | PathTrainer, path: Path) -> None:
+    tensors = load_tensors(path)
     for name, network in _networks(trainer).items():
         network.load_state_dict({part: tensors[f"{name}.{part}"] for part in network.state_dict()})
     _load_tables(trainer.tables(), tensors)
@@ -257,7 +304,7 @@ def _load_state(trainer: HireTrainer, run: Path) -> None:
     trainer.losses = tensors["losses"].tolist()
 
 
-def _networks(trainer: HireTrainer) -> dict[str, HireNetwork]:
+def _networks(trainer: HireTrainer | PathTrainer) -> dict[str, nn.Module]:
     return {"network": trainer.network, "averaged": trainer.averaged_network}
 
 

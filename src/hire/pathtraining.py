@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from hire.evidence import EvidenceGraph
 from hire.graph import expand_rows
 from hire.levels.path import PathNetwork, PathSettings
 from hire.models.path import PathModel
+from hire.optimizers import RowTable
 from hire.randomness import random_stream
 from hire.references import ENTITY_FEATURES, ReferenceEvidence
 from hire.taskpool import TaskShares, collect_tasks
@@ -114,7 +115,7 @@ class PathTasks:
             torch.cat(stands_for),
         )
 
-    def stream(self, first_step: int = 0, *, workers: int = 1) -> Iterator[PathBatch]:
+    def stream(self, first_step: int = 0, *, workers: int = 1) -> Generator[PathBatch]:
         """All batches from a step on, in order, drawn ahead."""
         with ThreadPoolExecutor(workers) as pool:
             ahead = deque(pool.submit(self.batch, first_step + i) for i in range(2 * workers))
@@ -177,9 +178,9 @@ class PathTasks:
             edges = graph.leaving(entities, evidence.hidden)
             owners, entities = owners[edges.owners], graph.targets[edges.numbers]
             inside = place[entities] >= 0
-            hits = np.bincount(
-                owners[inside] * len(pool) + place[entities[inside]], minlength=appeal.size
-            ).reshape(appeal.shape)
+            hits = np.bincount(owners[inside] * len(pool) + place[entities[inside]], minlength=appeal.size).reshape(
+                appeal.shape
+            )
             appeal += weight * np.log1p(hits)
         features = evidence.entity_features(pool)
         return appeal + 3 * features[:, IS_TAIL] + 1.5 * features[:, POPULARITY] + features[:, DEGREE]
@@ -199,7 +200,7 @@ class PathTrainer:
         self.graph = EvidenceGraph.of(dataset, train_facts=self.training.train_facts)
         self.tasks = PathTasks(dataset, self.graph, self.training)
         self.network = PathNetwork(model or PathSettings())
-        self.averaged = deepcopy(self.network)
+        self.averaged_network = deepcopy(self.network)
         self.optimizer = torch.optim.AdamW(
             self.network.parameters(), lr=self.training.rate, weight_decay=self.training.decay
         )
@@ -208,13 +209,22 @@ class PathTrainer:
 
     def model(self) -> PathModel:
         """The model as it is now, with averaged weights."""
-        return PathModel(self.averaged, self.graph)
+        return PathModel(self.averaged_network, self.graph)
+
+    def tables(self) -> dict[str, RowTable]:
+        """No tables: nothing is learned of single entities."""
+        return {}
 
     def train(self) -> None:
         """All steps that are left."""
+        for _ in self.steps_left():
+            pass
+
+    def steps_left(self) -> Iterator[float]:
+        """Takes all steps that are left, with batches drawn ahead; gives the loss of each."""
         batches = self.tasks.stream(self.step)
-        for _ in range(self.training.steps - self.step):
-            self.train_step(next(batches))
+        while self.step < self.training.steps:
+            yield self.train_step(next(batches))
         batches.close()
 
     def train_step(self, batch: PathBatch | None = None) -> float:
@@ -237,7 +247,7 @@ class PathTrainer:
         self.step += 1
         kept = min(1 - 1 / settings.averaging, self.step / (self.step + 10))
         with torch.no_grad():
-            for average, now in zip(self.averaged.parameters(), self.network.parameters(), strict=True):
+            for average, now in zip(self.averaged_network.parameters(), self.network.parameters(), strict=True):
                 average.lerp_(now, 1 - kept)
         self.losses.append(loss.item() / len(scores))
         return self.losses[-1]

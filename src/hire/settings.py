@@ -8,7 +8,9 @@ from typing import Any
 
 from hire.embeddings import EmbeddingSettings
 from hire.errors import HireError
+from hire.levels.path import PathSettings
 from hire.models.hire import HireSettings
+from hire.pathtraining import PathTrainingSettings
 from hire.training import TrainingSettings
 
 
@@ -28,6 +30,8 @@ class RunSettings:
     training: TrainingSettings = field(default_factory=TrainingSettings)
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     fit: FitSettings = field(default_factory=FitSettings)
+    path: PathSettings = field(default_factory=lambda: PathSettings(members=0))  # none leave the path level out
+    path_training: PathTrainingSettings = field(default_factory=PathTrainingSettings)
 
     def changed(self, **parts: Mapping[str, Any]) -> RunSettings:
         """The same with some settings of some parts changed; None changes nothing."""
@@ -43,6 +47,8 @@ class RunSettings:
 
 
 PRESETS = {
+    # All four levels: as `fast`, and the path level on top.
+    "best": RunSettings(path=PathSettings()),
     # The paper's model, trained for quick results: softmax over shared negatives, many kinds of task, any K.
     "fast": RunSettings(),
     # The paper's model, trained as in the paper (section 5.1): what it does not say is in docs/paper-notes.md.

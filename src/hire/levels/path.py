@@ -28,7 +28,8 @@ class PathSettings:
     readout_width: int = 32
     dropout: float = 0.1
     kind_dropout: float = 0.1  # share of relations that a training step does not see
-    members: int = 1  # networks whose scores are averaged
+    members: int = 3  # networks whose scores are averaged
+    hire_weight: float = 0.3  # how much HiRe's logits count beside theirs
 
 
 class PathMember(nn.Module):
@@ -108,9 +109,7 @@ class PathMember(nn.Module):
         hidden = F.dropout(F.gelu(self.hidden(hidden)), self.settings.dropout, self.training)
         return (linear + self.last(hidden))[:, 0]
 
-    def _edge_weights(
-        self, hop: int, weights: Tensor, layer: Layer, counted: Sequence[Tensor] | None
-    ) -> Tensor:
+    def _edge_weights(self, hop: int, weights: Tensor, layer: Layer, counted: Sequence[Tensor] | None) -> Tensor:
         """What each edge multiplies a message with, [edges, channels]: by its kind, and less the wider it fans."""
         thinned = torch.exp(-layer.log_fans @ torch.sigmoid(self.thinning[hop, 1:]))
         edge_weights = weights.index_select(0, layer.kinds) * thinned
