@@ -31,7 +31,7 @@ class EmbeddingSettings:
     dimension: int = 100
     batch_size: int = 1024
     negatives: int = 512  # entities drawn for each batch, shared by all of its triples
-    steps: int = 14_000  # at most
+    steps: int = 20_000  # at most
     passes: int = 100  # over all triples, in both directions, at most: a small graph needs fewer steps
     rate: float = 6e-2  # of row-wise Adam, falling linearly to 2%
     margin: float = 9.0  # of the translational models
