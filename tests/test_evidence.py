@@ -29,9 +29,7 @@ def edges_of(triples: list[tuple[int, int, int]], hidden: int | None = None) -> 
 
 @settings(max_examples=50, deadline=None)
 @given(TRIPLES, st.sampled_from([None, 0, 2]))
-def test_edges_and_counts_are_those_of_plain_loops(
-    triples: list[tuple[int, int, int]], hidden: int | None
-) -> None:
+def test_edges_and_counts_are_those_of_plain_loops(triples: list[tuple[int, int, int]], hidden: int | None) -> None:
     graph, edges = graph_of(triples), edges_of(triples, hidden)
     everyone = np.arange(ENTITIES)
     found = graph.leaving(everyone, hidden)

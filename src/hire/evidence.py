@@ -32,9 +32,7 @@ class Edges(NamedTuple):
 class EvidenceGraph:
     """Facts as edges, compressed by entity, with what is counted of them."""
 
-    def __init__(
-        self, triples: IntArray, entity_count: int, relation_count: int, types: Types | None = None
-    ) -> None:
+    def __init__(self, triples: IntArray, entity_count: int, relation_count: int, types: Types | None = None) -> None:
         self.entity_count = entity_count
         self.relation_count = relation_count
         self.kind_count = 2 * relation_count

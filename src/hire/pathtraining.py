@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
@@ -17,7 +17,6 @@ from torch import Tensor
 
 from hire.datasets import Facts, FewShotDataset
 from hire.evidence import EvidenceGraph
-from hire.graph import expand_rows
 from hire.levels.path import PathNetwork, PathSettings
 from hire.models.path import PathModel
 from hire.randomness import random_stream
@@ -114,7 +113,7 @@ class PathTasks:
             torch.cat(stands_for),
         )
 
-    def stream(self, first_step: int = 0, *, workers: int = 1) -> Iterator[PathBatch]:
+    def stream(self, first_step: int = 0, *, workers: int = 1) -> Generator[PathBatch, None, None]:
         """All batches from a step on, in order, drawn ahead."""
         with ThreadPoolExecutor(workers) as pool:
             ahead = deque(pool.submit(self.batch, first_step + i) for i in range(2 * workers))
@@ -177,9 +176,9 @@ class PathTasks:
             edges = graph.leaving(entities, evidence.hidden)
             owners, entities = owners[edges.owners], graph.targets[edges.numbers]
             inside = place[entities] >= 0
-            hits = np.bincount(
-                owners[inside] * len(pool) + place[entities[inside]], minlength=appeal.size
-            ).reshape(appeal.shape)
+            hits = np.bincount(owners[inside] * len(pool) + place[entities[inside]], minlength=appeal.size).reshape(
+                appeal.shape
+            )
             appeal += weight * np.log1p(hits)
         features = evidence.entity_features(pool)
         return appeal + 3 * features[:, IS_TAIL] + 1.5 * features[:, POPULARITY] + features[:, DEGREE]

@@ -227,7 +227,11 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
         layers,
         numbers,
         (described[0], described[1], described[2]),
-        (_long(from_heads), _long(from_near), _long(reached[np.arange(queries)[:, None], place[tails.entities[chosen]]].ravel())),
+        (
+            _long(from_heads),
+            _long(from_near),
+            _long(reached[np.arange(queries)[:, None], place[tails.entities[chosen]]].ravel()),
+        ),
         _long(chosen.ravel()),
         _float(features),
     )
