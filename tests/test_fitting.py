@@ -11,16 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from click.testing import Result
 
-from hire.checkpoint import CONFIG, METRICS, MODEL, STATE, load_tensors
+from hire.checkpoint import CONFIG, METRICS, MODEL, PATH_MODEL, PATH_STATE, STATE, load_tensors
 from hire.datasets import FewShotDataset
 from hire.embeddings import EmbeddingSettings, EmbeddingTrainer, pretrain
 from hire.errors import HireError
 from hire.fitting import embeddings_of, embeddings_path, fit
-from hire.models.hire import HireSettings
+from hire.levels.path import PathSettings
+from hire.models.hire import Hire, HireSettings
+from hire.models.hirepath import HirePath
+from hire.pathtraining import PathTrainingSettings
 from hire.settings import FitSettings, RunSettings
 from hire.teaching import load
 from hire.training import TrainingSettings
@@ -63,6 +67,34 @@ def test_interrupted_and_resumed_equals_uninterrupted_bit_for_bit(tmp_path: Path
     for name in (MODEL, STATE):
         assert same(tmp_path / "whole" / name, tmp_path / "parts" / name)
     assert (tmp_path / "whole" / METRICS).read_text() == (tmp_path / "parts" / METRICS).read_text()
+
+
+def test_the_path_level_is_trained_after_the_others_and_resumed_bit_for_bit(tmp_path: Path) -> None:
+    settings = replace(
+        SETTINGS, path=PathSettings(members=2), path_training=PathTrainingSettings(steps=6, tasks=1, queries=3)
+    )
+    fit("umls-one", tmp_path / "whole", settings)
+    stops = 0
+    while not fit("umls-one", tmp_path / "parts", settings, resume=stops > 0, max_minutes=1e-9)["finished"]:
+        stops += 1
+        assert isinstance(load(tmp_path / "parts").model, Hire)  # as far as it is
+    assert stops >= 16
+    assert same(tmp_path / "whole" / PATH_MODEL, tmp_path / "parts" / PATH_MODEL)
+    assert same(tmp_path / "whole" / MODEL, tmp_path / "parts" / MODEL)
+    assert not (tmp_path / "parts" / PATH_STATE).exists()
+    trained = load(tmp_path / "whole")
+    model = trained.model
+    assert isinstance(model, HirePath)
+    pairs = trained.dataset.split("test")[0].pairs
+    candidates = np.arange(40)
+    joined = model.score(model.adapt(pairs[:3], candidates), pairs[:4, 0], candidates)
+    paths = model.path.score(model.path.adapt(pairs[:3]), pairs[:4, 0], candidates)
+    hire = model.hire.score(model.hire.adapt(pairs[:3], candidates), pairs[:4, 0], candidates)
+    weight = settings.path.hire_weight * model.hire.network.log_temperature.exp().item()
+    assert torch.allclose(joined, paths + weight * hire, atol=1e-5)
+    (tmp_path / "whole" / PATH_MODEL).write_bytes((tmp_path / "whole" / MODEL).read_bytes())
+    with pytest.raises(HireError, match="does not fit the settings"):
+        load(tmp_path / "whole")
 
 
 def test_training_stops_where_dev_gets_no_better(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_training_goes_on_where_it_was_left(umls: FewShotDataset, trainer: PathT
     second = PathTrainer(umls, SMALL, SHORT)
     load_optimizer(second.optimizer, {name: part.clone() for name, part in optimizer_tensors(first.optimizer).items()})
     second.network.load_state_dict(first.network.state_dict())
-    second.averaged.load_state_dict(first.averaged.state_dict())
+    second.averaged_network.load_state_dict(first.averaged_network.state_dict())
     second.step = first.step
     second.train()
     trainer.train()

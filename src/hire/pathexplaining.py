@@ -1,4 +1,4 @@
-"""Why the path model suggests a tail: rules with the entities they pass, what references share with it, and which is most alike."""
+"""Why the path model suggests a tail: rules and their paths, what it shares with reference tails, the most alike."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from hire.graph import expand_rows, row_offsets
 from hire.models.path import PathModel, PathRelation
 from hire.references import HEAD, TAIL, ReferenceEvidence
-from hire.vocabulary import IntArray
 from hire.walks import HOPS, Layer, Tails, Walks, walks
 
 PATHS_AT_ONCE = 200_000  # bounds the work for two hubs
@@ -186,7 +185,6 @@ def count_support(evidence: ReferenceEvidence, kinds: tuple[int, ...]) -> int:
 
 def shared_tuples(evidence: ReferenceEvidence, tail: int) -> list[SharedTuple]:
     """The neighbourhood tuples that a tail shares with reference tails, the weightiest first."""
-    graph = evidence.graph
     ours = set(_tuples(evidence, tail)[0])
     weights: dict[tuple[int, int], list[float]] = defaultdict(list)
     for other in evidence.pairs[:, TAIL]:

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from hire.datasets import Facts, FewShotDataset
 from hire.evidence import EvidenceGraph
-from hire.graph import expand_rows
 from hire.levels.path import PathNetwork, PathSettings
 from hire.models.path import PathModel
 from hire.optimizers import RowTable
@@ -115,7 +114,7 @@ class PathTasks:
             torch.cat(stands_for),
         )
 
-    def stream(self, first_step: int = 0, *, workers: int = 1) -> Generator[PathBatch]:
+    def stream(self, first_step: int = 0, *, workers: int = 1) -> Generator[PathBatch, None, None]:
         """All batches from a step on, in order, drawn ahead."""
         with ThreadPoolExecutor(workers) as pool:
             ahead = deque(pool.submit(self.batch, first_step + i) for i in range(2 * workers))

@@ -144,14 +144,14 @@ class ReferenceEvidence:
         owners = np.repeat(np.arange(len(middles)), lengths)
         places = np.arange(len(owners)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + offsets[owners]
         keys = np.unique(first[owners].astype(np.int64) * graph.kind_count + last[order][places])
-        fans = np.zeros(len(keys))
+        if not len(keys):
+            return keys, np.zeros(0)
         entries = graph.profiles(middles, self.hidden)
         reached = first[entries.owners].astype(np.int64) * graph.kind_count + graph.profile_kinds[entries.numbers]
-        if len(keys):
-            found = np.minimum(np.searchsorted(keys, reached), len(keys) - 1)
-            same = keys[found] == reached
-            fans = np.bincount(found[same], graph.profile_counts[entries.numbers[same]], minlength=len(keys))
-        return keys, fans
+        found = np.minimum(np.searchsorted(keys, reached), len(keys) - 1)
+        same = keys[found] == reached
+        ends = np.bincount(found[same], graph.profile_counts[entries.numbers[same]], minlength=len(keys))
+        return keys, ends.astype(np.float64)
 
     @cached_property
     def kind_features(self) -> FloatArray:
@@ -175,7 +175,7 @@ class ReferenceEvidence:
         """What was found of each kind's fellows, the kinds that link the same pairs, [figures, kinds]."""
         fellows = self.graph.fellowship
         weights = fellows.sum(axis=1) - fellows[:, self._hidden_kinds].sum(axis=1) + LONELINESS
-        return (self._walked @ fellows.T) / weights
+        return np.asarray((self._walked @ fellows.T) / weights)
 
     def _alike(self, side: int) -> tuple[FloatArray, FloatArray]:
         """How similar the entities that each kind leaves are to the reference heads or tails, by profile and type."""
@@ -186,14 +186,18 @@ class ReferenceEvidence:
         if self.hidden is not None:
             squares = squares - (company[:, self._hidden_kinds] ** 2).sum(axis=1)
         norms = np.sqrt(np.maximum(squares, 0)) * np.linalg.norm(mean)
-        types = np.zeros(graph.kind_count, np.float32)
-        if graph.types is not None:
-            offsets, kinds, shares = graph.type_shares
-            members, owners = expand_rows(graph.types.offsets, self.pairs[:, side])
-            numbers, rows = expand_rows(offsets, graph.types.members[members])
-            each = np.diff(graph.types.offsets)[self.pairs[:, side]][owners][rows]
-            types = np.bincount(kinds[numbers], shares[numbers] / each, minlength=graph.kind_count) / len(self.pairs)
-        return company @ mean / np.maximum(norms, 1e-6), types.astype(np.float32)
+        return np.asarray(company @ mean / np.maximum(norms, 1e-6)), self._type_shares(side)
+
+    def _type_shares(self, side: int) -> FloatArray:
+        """What share the types of the reference heads or tails make up of the entities that each kind leaves."""
+        graph, types = self.graph, self.graph.types
+        if types is None:
+            return np.zeros(graph.kind_count, np.float32)
+        offsets, kinds, shares = graph.type_shares
+        members, owners = expand_rows(types.offsets, self.pairs[:, side])
+        numbers, rows = expand_rows(offsets, types.members[members])
+        weights = shares[numbers] / np.bincount(owners, minlength=len(self.pairs))[owners[rows]]
+        return (np.bincount(kinds[numbers], weights, minlength=graph.kind_count) / len(self.pairs)).astype(np.float32)
 
     @property
     def _hidden_kinds(self) -> list[int]:
@@ -210,7 +214,7 @@ class ReferenceEvidence:
             profiles[side][entries.owners, kinds] = (
                 np.log1p(graph.profile_counts[entries.numbers]) * graph.rarity[kinds]
             )
-        return profiles / np.maximum(np.linalg.norm(profiles, axis=-1, keepdims=True), 1e-6)
+        return np.asarray(profiles / np.maximum(np.linalg.norm(profiles, axis=-1, keepdims=True), 1e-6))
 
     @cached_property
     def _shares(self) -> FloatArray:
@@ -240,7 +244,7 @@ class ReferenceEvidence:
     def _popularity(self) -> FloatArray:
         """What an edge of each kind that leaves an entity adds to its popularity as a tail, [kinds]."""
         back = self._similar_kinds[self.graph.inverse(np.arange(self.graph.kind_count))]
-        return back / np.maximum(self.graph.kind_sizes, 1).astype(np.float32)
+        return np.asarray(back / np.maximum(self.graph.kind_sizes, 1), np.float32)
 
     @cached_property
     def summary(self) -> FloatArray:

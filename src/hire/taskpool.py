@@ -129,6 +129,7 @@ class TaskPool:
 
 
 def collect_tasks(dataset: FewShotDataset, regime: Regime, shares: TaskShares) -> list[TrainingTask]:
+    """All tasks that a dataset gives: train tasks first, and in-train background relations and pairs of types."""
     graph = dataset.graph
     everything = np.arange(len(graph.entities), dtype=np.int32)
 

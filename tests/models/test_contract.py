@@ -13,6 +13,7 @@ from hire.datasets import FewShotDataset
 from hire.evidence import EvidenceGraph
 from hire.models.base import FewShotModel
 from hire.models.hire import Hire, HireNetwork, HireSettings
+from hire.models.hirepath import HirePath
 from hire.models.path import PathModel
 from hire.models.popularity import Popularity
 from hire.models.translation import MeanTranslation
@@ -39,6 +40,7 @@ MODELS: dict[str, Callable[[FewShotDataset], FewShotModel]] = {
     "hire, LSTM": lambda dataset: _hire(dataset, learner="lstm"),
     "hire, without context": lambda dataset: _hire(dataset, context_weight=0.0),
     "path": lambda dataset: PathModel(path_network(), EvidenceGraph.of(dataset)),
+    "hire-path": lambda dataset: HirePath(_hire(dataset), PathModel(path_network(), EvidenceGraph.of(dataset))),
 }
 
 

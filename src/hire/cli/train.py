@@ -73,7 +73,7 @@ def pretrain(
 @click.argument("dataset")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder of the run.")
 @option("--model", type=click.Choice(["hire"]), default="hire", help="The few-shot system.")
-@option("--preset", type=click.Choice(["fast", "paper"]), default="fast", help="The other settings' defaults.")
+@option("--preset", type=click.Choice(["best", "fast", "paper"]), default="fast", help="The other settings' defaults.")
 @option("--shots", type=POSITIVE, multiple=True, help="References in training; several times for several K.")
 @option("--regime", type=click.Choice(["tasks", "in-train"]), help="What serves as a task.")
 @option("--steps", type=POSITIVE, help="Of training.")

@@ -51,7 +51,8 @@ class PathMember(nn.Module):
         )
         self.updates = nn.ModuleList(nn.Linear(2 * channels, channels, bias=False) for _ in range(HOPS))
         self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in range(HOPS - 1))
-        self.gates = nn.ModuleList(nn.Linear(len(ENTITY_FEATURES), channels) for _ in range(HOPS - 1))
+        gates = [nn.Linear(len(ENTITY_FEATURES), channels) for _ in range(HOPS - 1)]
+        self.gates = nn.ModuleList(gates)
         # The read-out: one linear output and a hidden layer, in two parts that are added.
         self.of_pairs = nn.Linear(2 * channels + len(PAIR_FEATURES), 1 + width)
         self.of_tails = nn.Linear(settings.profile_channels + len(ENTITY_FEATURES), 1 + width, bias=False)
@@ -61,7 +62,7 @@ class PathMember(nn.Module):
             nn.init.zeros_(layer.weight)
         for part in (self.of_pairs, self.of_tails):
             nn.init.zeros_(part.weight[:1])
-        for gate in self.gates:
+        for gate in gates:
             nn.init.normal_(gate.weight, std=0.1)
             nn.init.zeros_(gate.bias)
 
@@ -107,7 +108,8 @@ class PathMember(nn.Module):
         )
         hidden = F.dropout(F.gelu(hidden), self.settings.dropout, self.training)
         hidden = F.dropout(F.gelu(self.hidden(hidden)), self.settings.dropout, self.training)
-        return (linear + self.last(hidden))[:, 0]
+        scores: Tensor = linear + self.last(hidden)
+        return scores[:, 0]
 
     def _edge_weights(self, hop: int, weights: Tensor, layer: Layer, counted: Sequence[Tensor] | None) -> Tensor:
         """What each edge multiplies a message with, [edges, channels]: by its kind, and less the wider it fans."""
@@ -132,7 +134,12 @@ class PathNetwork(nn.Module):
     def __init__(self, settings: PathSettings) -> None:
         super().__init__()
         self.settings = settings
-        self.members = nn.ModuleList(PathMember(settings) for _ in range(settings.members))
+        self._members = nn.ModuleList(PathMember(settings) for _ in range(settings.members))
+
+    @property
+    def members(self) -> list[PathMember]:
+        """The networks."""
+        return [member for member in self._members if isinstance(member, PathMember)]
 
     def forward(self, kind_features: Tensor, tails: TailInputs, walks: Walks) -> Tensor:
         """The scores of each member for the pairs of some tasks, [members, pairs]; kind_features [tasks, kinds, f]."""
