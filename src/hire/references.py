@@ -30,17 +30,6 @@ KIND_FEATURES = (  # of each kind of edge; shares are of the references
     "middle of three",
     "last of three",
     "agreement",  # with the kinds that link the references
-    "links, borrowed",  # the same figures of the kinds that link the same pairs, by how often they do
-    "link confidence, borrowed",
-    "at heads, borrowed",
-    "at tails, borrowed",
-    "first of two, borrowed",
-    "first of two, confidence, borrowed",
-    "last of two, borrowed",
-    "last of two, confidence, borrowed",
-    "first of three, borrowed",
-    "middle of three, borrowed",
-    "last of three, borrowed",
     "size",
     "fan out",
     "fan in",
@@ -61,10 +50,23 @@ ENTITY_FEATURES = (  # of an entity; the same of heads and tails
     "degree",
     "popularity",  # as a tail of relations that are like the one of the references
 )
+TASK_FEATURES = (  # of the references as a whole
+    "references",
+    "distinct tails",
+    "distinct heads",
+    "linked",  # share of references whose head and tail are linked
+    "linked by two hops",
+    "linked by three hops",
+    "degree of the tails",
+    "popularity of the tails",
+    "degree of the heads",
+    "tails alike",  # among one another, by profile
+    "tails share",  # tuples among one another
+)
+FEATURE = {name: column for column, name in enumerate(ENTITY_FEATURES)}
 HEAD, TAIL = 0, 1
 SHARPNESS = 6.0  # of the weights of similar relations
 LEAST_POPULARITY = 1e-5
-LONELINESS = 0.1  # what is borrowed fades where a kind has fellows that weigh less than this
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ class ReferenceEvidence:
         self.links, self.link_confidence, at_heads, at_tails = np.zeros((4, graph.kind_count), np.float32)
         two, three = np.zeros((4, graph.kind_count), np.float32), np.zeros((3, graph.kind_count), np.float32)
         found: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
+        self._linked = np.zeros(3)  # share of the references that are linked by one, two and three hops
         for head, tail in self.pairs:
             out = graph.leaving(np.array([head]), self.hidden).numbers
             back = graph.leaving(np.array([tail]), self.hidden).numbers
@@ -122,6 +125,7 @@ class ReferenceEvidence:
             edges = graph.leaving(near, self.hidden)
             ends = graph.targets[edges.numbers]
             inner = np.isin(ends, sources) & (ends != head)
+            self._linked += np.array([links.any(), meets.any(), inner.any()]) / shots
             three[0] += _present(first[np.isin(middles, near[edges.owners[inner]])], graph.kind_count) / shots
             three[1] += _present(graph.kinds[edges.numbers[inner]], graph.kind_count) / shots
             three[2] += _present(last[np.isin(sources, ends[inner])], graph.kind_count) / shots
@@ -163,19 +167,12 @@ class ReferenceEvidence:
         agreement = graph.agreement @ bag
         fans = self._log_fans
         columns = [of_heads, of_tails[inverse], head_types, tail_types[inverse], *self._walked, agreement]
-        columns += list(self._borrowed())
         features = np.stack(columns, axis=1) * 3
         general = np.stack([np.log1p(graph.kind_sizes) / 2 - 3, fans - 0.7, fans[inverse] - 0.7], axis=1)
         features = np.concatenate([features, general], axis=1).astype(np.float32)
         if self.hidden is not None:
             features[[self.hidden, self.hidden + graph.relation_count]] = 0
         return features
-
-    def _borrowed(self) -> FloatArray:
-        """What was found of each kind's fellows, the kinds that link the same pairs, [figures, kinds]."""
-        fellows = self.graph.fellowship
-        weights = fellows.sum(axis=1) - fellows[:, self._hidden_kinds].sum(axis=1) + LONELINESS
-        return np.asarray((self._walked @ fellows.T) / weights)
 
     def _alike(self, side: int) -> tuple[FloatArray, FloatArray]:
         """How similar the entities that each kind leaves are to the reference heads or tails, by profile and type."""
@@ -248,17 +245,20 @@ class ReferenceEvidence:
 
     @cached_property
     def summary(self) -> FloatArray:
-        """How many references there are, distinct tails and heads among them, and the fans of similar relations."""
-        distinct = [len(np.unique(self.pairs[:, side])) / len(self.pairs) for side in (TAIL, HEAD)]
-        fans = self._similar_kinds @ self._log_fans
-        inverse = self.graph.inverse(np.arange(self.graph.kind_count))
-        fans_in = self._similar_kinds @ self._log_fans[inverse]
-        return np.array([len(self.pairs) / 5, *distinct, fans - 0.7, fans_in - 0.7], np.float32)
+        """The features of the references as a whole, [TASK_FEATURES]."""
+        shots = len(self.pairs)
+        distinct = [len(np.unique(self.pairs[:, side])) / shots for side in (TAIL, HEAD)]
+        heads, tails = (self.entity_features(self.pairs[:, side]) for side in (HEAD, TAIL))
+        means = [
+            of[:, FEATURE[name]].mean() for of, name in ((tails, "degree"), (tails, "popularity"), (heads, "degree"))
+        ]
+        alike = [self._among_themselves(of_all) for of_all in self.similarities(self.pairs[:, TAIL], TAIL)]
+        return np.array([shots / 5, *distinct, *self._linked, *means, *alike], np.float32)
 
-    @property
-    def link_shares(self) -> FloatArray:
-        """Support and confidence of each kind of edge as a one-hop rule, [2, kinds]."""
-        return np.stack([self.links, self.link_confidence])
+    def _among_themselves(self, similarities: FloatArray) -> float:
+        """The mean similarity of different references' tails, [shots, shots] given; 0 for a single reference."""
+        shots = len(similarities)
+        return float((similarities.sum() - np.trace(similarities)) / max(1, shots * (shots - 1)))
 
     @cached_property
     def _log_fans(self) -> FloatArray:
@@ -310,6 +310,13 @@ class ReferenceEvidence:
             columns += [shares[side].mean(axis=0), shares[side].max(axis=0), self._of_types(entities, ours)]
         columns += [np.log1p(degrees) / 5, np.log(LEAST_POPULARITY + popularity) / 5 + 1.5]
         return np.stack(columns, axis=1).astype(np.float32)
+
+    def degrees(self, entities: IntArray) -> FloatArray:
+        """The feature "degree" of some entities: log(1 + degree) / 5, without the edges of the hidden relation."""
+        degrees = self.graph.degrees[entities]
+        for kind in self._hidden_kinds:
+            degrees = degrees - self.graph.counts(entities, kind)
+        return (np.log1p(degrees) / 5).astype(np.float32)
 
     def _of_types(self, entities: IntArray, ours: IntArray) -> FloatArray:
         """The share of the references' entities with which each entity has a type in common."""

@@ -12,24 +12,17 @@ from torch import Tensor
 
 from hire.evidence import Edges, FloatArray
 from hire.graph import expand_rows, row_offsets
-from hire.references import HEAD, TAIL, ReferenceEvidence
+from hire.references import FEATURE, HEAD, TAIL, ReferenceEvidence
 from hire.vocabulary import IntArray
 
 PAIR_FEATURES = (  # of a head and a tail
     "is the head",
     "links",
-    "link support",  # the best of the kinds that link head and tail
-    "link confidence",
     "rule support",  # the best of the two-hop rules that lead from head to tail
     "rule confidence",
     "rule confidence, sum",
     "like one reference",  # head like its head and tail like its tail, by profile
     "shares with one reference",
-    "references",  # how many there are; the same for all pairs of a task, like the next two
-    "distinct tails",
-    "distinct heads",
-    "expected fan out",  # of a head: that of similar relations
-    "expected fan in",
 )
 HOPS = 3
 
@@ -48,7 +41,7 @@ class Layer:
 class TailInputs:
     """What a network is told of tails before a head is known."""
 
-    features: Tensor  # [tails, features]
+    features: Tensor  # [tails, features]: those of an entity, then those of the references as a whole
     profile_owners: Tensor  # [entries] int64: of the kinds of edges that leave the tails, which tail,
     profile_kinds: Tensor  # [entries] int64: which kind, with the number of the task times that of kinds added,
     profile_counts: Tensor  # [entries]: and the logarithm of 1 + how many
@@ -80,8 +73,10 @@ class Tails:
         graph = evidence.graph
         entities = np.asarray(entities, np.int64)
         entries = graph.profiles(entities, evidence.hidden)
+        features = evidence.entity_features(entities)
+        of_task = np.broadcast_to(evidence.summary, (len(entities), len(evidence.summary)))
         inputs = TailInputs(
-            _float(evidence.entity_features(entities)),
+            _float(np.concatenate([features, of_task], axis=1)),
             _long(entries.owners),
             _long(graph.profile_kinds[entries.numbers]),
             _float(np.log1p(graph.profile_counts[entries.numbers])),
@@ -96,7 +91,9 @@ class Walks:
 
     layers: tuple[Layer, Layer, Layer]
     numbers: tuple[IntArray, IntArray, IntArray]  # of the entities in layer 0 (the heads), 1 and 2
-    entities: tuple[Tensor, Tensor, Tensor]  # features of these
+    heads: Tensor  # [heads, features]
+    near: Tensor  # [entities of layer 1, features]
+    degrees: tuple[Tensor, Tensor, Tensor]  # log(1 + degree) / 5 of the entities of each layer
     stays: tuple[Tensor, Tensor, Tensor]  # place in the layer before of what stays from there, or -1; [entities] each
     tails: Tensor  # [pairs] int64: place of each pair's tail among the tails
     pairs: Tensor  # [pairs, features]
@@ -104,7 +101,7 @@ class Walks:
     @classmethod
     def joined(cls, parts: list[Walks], tail_counts: list[int], kind_count: int) -> Walks:
         """The walks of several tasks behind one another."""
-        sizes = [[len(features) for features in part.entities] + [len(part.pairs)] for part in parts]
+        sizes = [[*map(len, part.numbers), len(part.pairs)] for part in parts]
         starts = np.cumsum([[0] * (HOPS + 1), *sizes[:-1]], axis=0).T.tolist()  # of each layer, in each part
         kinds = [task * kind_count for task in range(len(parts))]
 
@@ -121,11 +118,13 @@ class Walks:
             return _moved([part.stays[hop] for part in parts], starts[hop])
 
         numbers = [np.concatenate([part.numbers[hop] for part in parts]) for hop in range(HOPS)]
-        entities = [torch.cat([part.entities[hop] for part in parts]) for hop in range(HOPS)]
+        degrees = [torch.cat([part.degrees[hop] for part in parts]) for hop in range(HOPS)]
         return cls(
             (layer(0), layer(1), layer(2)),
             (numbers[0], numbers[1], numbers[2]),
-            (entities[0], entities[1], entities[2]),
+            torch.cat([part.heads for part in parts]),
+            torch.cat([part.near for part in parts]),
+            (degrees[0], degrees[1], degrees[2]),
             (stays(0), stays(1), stays(2)),
             _moved([part.tails for part in parts], np.cumsum([0, *tail_counts[:-1]]).tolist()),
             torch.cat([part.pairs for part in parts]),
@@ -211,22 +210,22 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
     features = np.zeros((queries * width, len(PAIR_FEATURES)), np.float32)
     features[:, 0] = (heads[:, None] == tails.entities[chosen]).ravel()
     is_head = (from_near >= 0) & (from_heads[from_near] >= 0)
-    links = np.flatnonzero(is_head[third_sources])
-    features[:, 1] = np.log1p(np.bincount(arrivals.pairs[links], minlength=len(features)))
-    features[:, 2:4] = _best(evidence.link_shares[:, third_kinds[links]], arrivals.pairs[links], len(features))
-    features[:, 4:7] = _rule_features(
+    features[:, 1] = np.log1p(np.bincount(arrivals.pairs[is_head[third_sources]], minlength=len(features)))
+    features[:, 2:5] = _rule_features(
         evidence,
         (first_targets, graph.kinds[first.numbers], len(near)),
         (from_near[third_sources], third_kinds, arrivals.pairs, len(features)),
     )
-    features[:, 7:9] = _alike(evidence, heads, tails, chosen)
-    features[:, 9:] = evidence.summary
+    features[:, 5:] = _alike(evidence, heads, tails, chosen)
     numbers = (heads, near_entities, ends[far % max(1, len(ends))])
-    described = [_float(evidence.entity_features(entities)) for entities in numbers]
+    of_heads, of_near = (_float(evidence.entity_features(entities)) for entities in numbers[:2])
+    column = FEATURE["degree"]
     return Walks(
         layers,
         numbers,
-        (described[0], described[1], described[2]),
+        of_heads,
+        of_near,
+        (of_heads[:, column], of_near[:, column], _float(evidence.degrees(numbers[2]))),
         (
             _long(from_heads),
             _long(from_near),
