@@ -4,8 +4,8 @@
     python benchmarks/path_level.py DATASET --answers
 
 Dev has few relations. So the train relations are dealt into folds, and each fold is held out once: its facts are
-neither tasks nor evidence. Figures are MRR and Hits@10 for 1, 3 and 5 references, of all held-out queries together and of dev.
-Test is not touched. With --answers, only the time of an answer among 10,000 candidates is measured.
+neither tasks nor evidence. Figures are MRR and Hits@10 for 1, 3 and 5 references, of all held-out queries together and
+of dev. Test is not touched. With --answers, only the time of an answer among 10,000 candidates is measured.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ def answers(dataset: FewShotDataset, settings: PathSettings) -> None:
         spent = np.diff(times) * 1e3
         print(
             f"{task.name}: adapt {spent[0]:.0f} ms, first answer {spent[1]:.0f} ms, "
-            f"then {np.median(spent[2:-1]):.1f} in the median, slowest {spent[2:-1].max():.1f} ms, a hub as head {spent[-1]:.0f} ms"
+            f"then {np.median(spent[2:-1]):.1f} ms in the median, {spent[2:-1].max():.1f} at most, "
+            f"a hub as head {spent[-1]:.0f} ms"
         )
     print(f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MiB")
 
