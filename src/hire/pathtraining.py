@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hire.datasets import Facts, FewShotDataset
+from hire.episodes import drawn_ahead
 from hire.evidence import EvidenceGraph
 from hire.levels.path import PathNetwork, PathSettings
 from hire.models.path import PathModel
@@ -36,18 +35,18 @@ class PathTrainingSettings:
     steps: int = 800
     tasks: int = 4  # in a step
     queries: int = 16  # of a task
-    shots: tuple[int, ...] = (1, 1, 2, 3, 5, 5)
-    train_share: float = 0.3  # of tasks that are train relations; the others are background relations
+    shots: tuple[int, ...] = (1, 1, 2, 3, 5, 5)  # each task draws one of them
+    train_share: float = 0.3  # of the tasks, those that are train relations; the others are background relations
     candidates: int = 3_000  # of a task, from which negatives are drawn
-    hard_negatives: int = 40  # of a query: linked to the head, popular or like the reference tails
-    random_negatives: int = 40
-    rate: float = 3e-3
-    final_rate: float = 0.01
-    warm_up: int = 30
-    decay: float = 1e-2
-    averaging: float = 100.0
-    clip: float = 1.0
-    train_facts: bool = True
+    hard_negatives: int = 40  # of a query: near the head, popular, or a reference tail
+    random_negatives: int = 40  # of a query, which stand for all other candidates
+    rate: float = 3e-3  # of AdamW
+    final_rate: float = 0.01  # it falls linearly to this share
+    warm_up: int = 30  # steps in which it first rises
+    decay: float = 1e-2  # of the weights, in AdamW
+    averaging: float = 100.0  # steps that the averaged weights reach back
+    clip: float = 1.0  # largest norm of a member's gradient
+    train_facts: bool = True  # the facts of train tasks are evidence; without them, the background graph alone is
     seed: int = 0
 
 
@@ -112,21 +111,6 @@ class PathTasks:
             Walks.joined(walked, [len(part.features) for part in inputs], self.graph.kind_count),
             torch.cat(stands_for),
         )
-
-    def stream(self, first_step: int = 0, *, workers: int = 1) -> Generator[PathBatch, None, None]:
-        """All batches from a step on, in order, drawn ahead."""
-        with ThreadPoolExecutor(workers) as pool:
-            ahead = deque(pool.submit(self.batch, first_step + i) for i in range(2 * workers))
-            step = first_step + len(ahead)
-            try:
-                while True:
-                    batch = ahead.popleft().result()
-                    ahead.append(pool.submit(self.batch, step))
-                    step += 1
-                    yield batch
-            finally:
-                for future in ahead:
-                    future.cancel()
 
     def draw(self, generator: np.random.Generator, number: int) -> DrawnTask:
         """References, queries and their negatives of a task."""
@@ -211,10 +195,9 @@ class PathTrainer:
 
     def train(self) -> None:
         """All steps that are left."""
-        batches = self.tasks.stream(self.step)
-        for _ in range(self.training.steps - self.step):
-            self.train_step(next(batches))
-        batches.close()
+        with closing(drawn_ahead(self.tasks.batch, self.step)) as batches:
+            while self.step < self.training.steps:
+                self.train_step(next(batches))
 
     def train_step(self, batch: PathBatch | None = None) -> float:
         """One step; returns its loss. A batch that was drawn ahead must be that of the step."""
