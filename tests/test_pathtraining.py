@@ -72,7 +72,7 @@ def test_negatives_are_false_and_stand_for_all_others(umls: FewShotDataset, trai
 
 
 def test_it_learns(umls: FewShotDataset) -> None:
-    trainer = PathTrainer(umls, SMALL, replace(SHORT, steps=25, rate=1e-2))
+    trainer = PathTrainer(umls, SMALL, replace(SHORT, steps=15, rate=2e-2, averaging=5))
     before = evaluate(trainer.model(), umls, "dev", 3)["realistic"]["mrr"]
     trainer.train()
     assert evaluate(trainer.model(), umls, "dev", 3)["realistic"]["mrr"] > before + 0.2
