@@ -15,16 +15,18 @@ from torch import Tensor
 
 from hire.datasets import Facts, FewShotDataset
 from hire.episodes import drawn_ahead
+from hire.errors import HireError
 from hire.evidence import EvidenceGraph
 from hire.levels.path import PathNetwork, PathSettings
 from hire.models.path import PathModel
 from hire.randomness import random_stream
 from hire.references import ENTITY_FEATURES, ReferenceEvidence
-from hire.taskpool import TaskShares, collect_tasks
+from hire.taskpool import TaskShares, collect_tasks, cumulated_shares
 from hire.vocabulary import IntArray
 from hire.walks import TailInputs, Tails, Walks, walks
 
 NEVER = -1e4  # a logit
+FEWEST_QUERIES = 5  # that a relation must have facts for, besides the references, to serve as a task
 IS_TAIL, POPULARITY, DEGREE = (ENTITY_FEATURES.index(name) for name in ("is a tail", "popularity", "degree"))
 
 
@@ -75,20 +77,22 @@ class PathTasks:
         self.graph = graph
         self.settings = settings
         shares = TaskShares(train=settings.train_share, background=1 - settings.train_share, types=0)
-        tasks = [task for task in collect_tasks(dataset, "in-train", shares) if task.kind != "types"]
-        everything = np.arange(graph.entity_count)
+        everything = np.arange(graph.entity_count, dtype=np.int32)
+        fewest = max(settings.shots) + FEWEST_QUERIES
         self.tasks = [
-            (task, everything if graph.types is None else task.candidates)
-            for task in tasks
-            if len(task.pairs) >= max(settings.shots) + 5
+            task._replace(candidates=everything) if graph.types is None else task
+            for task in collect_tasks(dataset, "in-train", shares)
+            if len(task.pairs) >= fewest
         ]
-        kinds = np.array([task.kind for task, _ in self.tasks])
-        weights = np.zeros(len(kinds))
-        for kind in set(kinds):
-            weights[kinds == kind] = getattr(shares, kind) / (kinds == kind).sum()
-        self._cumulated = np.cumsum(weights / weights.sum())
-        numbers = np.repeat(np.arange(len(self.tasks)), [len(task.pairs) for task, _ in self.tasks])
-        pairs = np.concatenate([task.pairs for task, _ in self.tasks])
+        if not self.tasks:
+            raise HireError(
+                f"no relation has {fewest} triples to train with",
+                file=dataset.name,
+                remedy="ask for fewer shots, or give a graph with more facts",
+            )
+        self._cumulated = cumulated_shares(np.array([task.kind for task in self.tasks]), shares)
+        numbers = np.repeat(np.arange(len(self.tasks)), [len(task.pairs) for task in self.tasks])
+        pairs = np.concatenate([task.pairs for task in self.tasks])
         self._facts = Facts.of(np.insert(pairs, 1, numbers, axis=1), graph.entity_count, len(self.tasks))
 
     def batch(self, step: int) -> PathBatch:
@@ -115,16 +119,15 @@ class PathTasks:
     def draw(self, generator: np.random.Generator, number: int) -> DrawnTask:
         """References, queries and their negatives of a task."""
         settings, graph = self.settings, self.graph
-        task, candidates = self.tasks[number]
+        task = self.tasks[number]
         shots = int(generator.choice(settings.shots))
         chosen = generator.permutation(len(task.pairs))[: shots + settings.queries]
         references, queries = np.asarray(task.pairs[chosen[:shots]]), np.asarray(task.pairs[chosen[shots:]])
         evidence = ReferenceEvidence(graph, references, task.relation % graph.relation_count)
-        pool = np.asarray(candidates)
+        pool = np.sort(task.candidates)
         if len(pool) > settings.candidates:
-            pool = np.unique(
-                np.concatenate([generator.choice(pool, settings.candidates, replace=False), references[:, 1]])
-            )
+            some = pool[generator.integers(0, len(pool), settings.candidates)]
+            pool = np.unique(np.concatenate([some, references[:, 1]]))
         appeal = self._appeal(evidence, queries[:, 0], pool)
         appeal += 0.5 * generator.gumbel(size=appeal.shape)
         rows, true = self._facts.all_tails(queries[:, 0], number)
@@ -136,7 +139,7 @@ class PathTasks:
         tails = np.full((len(queries), width), pool[0])
         weights = np.full((len(queries), width), NEVER, np.float32)
         tails[:, 0], weights[:, 0] = queries[:, 1], 0
-        crowd = np.log(max(1.0, len(candidates) / len(pool)))
+        crowd = np.log(max(1.0, len(task.candidates) / len(pool)))
         for row in range(len(queries)):
             false = np.flatnonzero(appeal[row] > -np.inf)
             if len(false) > hard:
