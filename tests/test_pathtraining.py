@@ -8,6 +8,7 @@ import torch
 
 from hire.checkpoint import load_optimizer, optimizer_tensors
 from hire.datasets import FewShotDataset
+from hire.errors import HireError
 from hire.evaluation import evaluate
 from hire.levels.path import PathSettings
 from hire.pathtraining import NEVER, PathTrainer, PathTrainingSettings
@@ -56,7 +57,7 @@ def test_training_goes_on_where_it_was_left(umls: FewShotDataset, trainer: PathT
 def test_negatives_are_false_and_stand_for_all_others(umls: FewShotDataset, trainer: PathTrainer) -> None:
     tasks = trainer.tasks
     generator = np.random.default_rng(0)
-    for number, (task, candidates) in enumerate(tasks.tasks[:8]):
+    for number, task in enumerate(tasks.tasks[:8]):
         drawn = tasks.draw(generator, number)
         pairs = {(int(head), int(tail)) for head, tail in task.pairs}
         for head, tails, weights in zip(drawn.heads, drawn.tails, drawn.stands_for, strict=True):
@@ -64,15 +65,20 @@ def test_negatives_are_false_and_stand_for_all_others(umls: FewShotDataset, trai
             negatives = tails[1:][weights[1:] > NEVER]
             assert not any((int(head), int(tail)) in pairs for tail in negatives)
             assert len(set(negatives.tolist())) == len(negatives)
-            false = len(candidates) - sum(one == head for one, _ in pairs)
+            false = len(task.candidates) - sum(one == head for one, _ in pairs)
             assert np.exp(weights[1:][weights[1:] > NEVER]).sum() == pytest.approx(false, rel=1e-4)
         reference_pairs = {(int(head), int(tail)) for head, tail in drawn.evidence.pairs}
         assert reference_pairs <= pairs
         assert drawn.evidence.hidden == task.relation % len(umls.graph.relations)
 
 
+def test_too_few_facts_are_told(umls: FewShotDataset) -> None:
+    with pytest.raises(HireError, match="no relation has 5005 triples"):
+        PathTrainer(umls, SMALL, replace(SHORT, shots=(5000,)))
+
+
 def test_it_learns(umls: FewShotDataset) -> None:
-    trainer = PathTrainer(umls, SMALL, replace(SHORT, steps=25, rate=1e-2))
+    trainer = PathTrainer(umls, SMALL, replace(SHORT, steps=15, rate=2e-2, averaging=5))
     before = evaluate(trainer.model(), umls, "dev", 3)["realistic"]["mrr"]
     trainer.train()
     assert evaluate(trainer.model(), umls, "dev", 3)["realistic"]["mrr"] > before + 0.2

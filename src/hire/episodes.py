@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from hire.randomness import random_stream
 from hire.vocabulary import IntArray
 
 Regime = Literal["tasks", "in-train"]
+Batch = TypeVar("Batch")
 REDRAWS = 8  # of negatives that turn out to be true, before all candidates are looked through
 
 
@@ -123,18 +124,7 @@ class EpisodeSampler:
 
     def stream(self, first_step: int = 0, *, workers: int = 1) -> Iterator[EpisodeBatch]:
         """All batches from a step on, in order, drawn ahead by some threads; their number changes nothing."""
-        with ThreadPoolExecutor(workers) as pool:
-            ahead = deque(pool.submit(self.batch, first_step + i) for i in range(2 * workers))
-            step = first_step + len(ahead)
-            try:
-                while True:
-                    batch = ahead.popleft().result()
-                    ahead.append(pool.submit(self.batch, step))
-                    step += 1
-                    yield batch
-            finally:
-                for future in ahead:
-                    future.cancel()
+        return drawn_ahead(self.batch, first_step, workers=workers)
 
     def _draw_negatives(
         self, generator: np.random.Generator, tasks: NDArray[np.int64], heads: NDArray[np.int64]
@@ -162,6 +152,22 @@ class EpisodeSampler:
         if not len(false):
             false = np.setdiff1d(np.arange(len(self.dataset.graph.entities)), true)
         return int(generator.choice(false))
+
+
+def drawn_ahead(draw: Callable[[int], Batch], first_step: int, *, workers: int = 1) -> Generator[Batch, None, None]:
+    """The batches of all steps from one on, in order, drawn ahead by some threads; their number changes nothing."""
+    with ThreadPoolExecutor(workers) as pool:
+        ahead = deque(pool.submit(draw, first_step + i) for i in range(2 * workers))
+        step = first_step + len(ahead)
+        try:
+            while True:
+                batch = ahead.popleft().result()
+                ahead.append(pool.submit(draw, step))
+                step += 1
+                yield batch
+        finally:
+            for future in ahead:
+                future.cancel()
 
 
 def background_pairs(graph: KnowledgeGraph) -> dict[int, IntArray]:

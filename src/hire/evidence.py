@@ -107,6 +107,12 @@ class EvidenceGraph:
         return rarity
 
     @cached_property
+    def degrees(self) -> NDArray[np.int64]:
+        """The number of edges that leave each entity, [entities]."""
+        owners = self.profile_keys // self.kind_count
+        return np.bincount(owners, self.profile_counts, minlength=self.entity_count).astype(np.int64)
+
+    @cached_property
     def kind_sizes(self) -> NDArray[np.int64]:
         """The number of facts of each kind, [kinds]."""
         return np.bincount(self.profile_kinds, self.profile_counts, minlength=self.kind_count).astype(np.int64)
@@ -139,13 +145,6 @@ class EvidenceGraph:
         together = _counted_together(offsets, (links % self.kind_count).astype(np.int32), self.kind_count)
         sizes = np.sqrt(np.maximum(np.diag(together), 1))
         return (together / sizes / sizes[:, None]).astype(np.float32)
-
-    @cached_property
-    def fellowship(self) -> FloatArray:
-        """The agreement of each kind with all others, [kinds, kinds]."""
-        fellows = self.agreement.copy()
-        np.fill_diagonal(fellows, 0)
-        return fellows
 
     @cached_property
     def type_shares(self) -> tuple[NDArray[np.int64], IntArray, FloatArray]:

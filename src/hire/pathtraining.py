@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,17 +15,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hire.datasets import Facts, FewShotDataset
+from hire.episodes import drawn_ahead
+from hire.errors import HireError
 from hire.evidence import EvidenceGraph
 from hire.levels.path import PathNetwork, PathSettings
 from hire.models.path import PathModel
 from hire.optimizers import RowTable
 from hire.randomness import random_stream
 from hire.references import ENTITY_FEATURES, ReferenceEvidence
-from hire.taskpool import TaskShares, collect_tasks
+from hire.taskpool import TaskShares, collect_tasks, cumulated_shares
 from hire.vocabulary import IntArray
 from hire.walks import TailInputs, Tails, Walks, walks
 
 NEVER = -1e4  # a logit
+FEWEST_QUERIES = 5  # that a relation must have facts for, besides the references, to serve as a task
 IS_TAIL, POPULARITY, DEGREE = (ENTITY_FEATURES.index(name) for name in ("is a tail", "popularity", "degree"))
 
 
@@ -37,18 +39,18 @@ class PathTrainingSettings:
     steps: int = 800
     tasks: int = 4  # in a step
     queries: int = 16  # of a task
-    shots: tuple[int, ...] = (1, 1, 2, 3, 5, 5)
-    train_share: float = 0.3  # of tasks that are train relations; the others are background relations
+    shots: tuple[int, ...] = (1, 1, 2, 3, 5, 5)  # each task draws one of them
+    train_share: float = 0.3  # of the tasks, those that are train relations; the others are background relations
     candidates: int = 3_000  # of a task, from which negatives are drawn
-    hard_negatives: int = 40  # of a query: linked to the head, popular or like the reference tails
-    random_negatives: int = 40
-    rate: float = 3e-3
-    final_rate: float = 0.01
-    warm_up: int = 30
-    decay: float = 1e-2
-    averaging: float = 100.0
-    clip: float = 1.0
-    train_facts: bool = True
+    hard_negatives: int = 40  # of a query: near the head, popular, or a reference tail
+    random_negatives: int = 40  # of a query, which stand for all other candidates
+    rate: float = 3e-3  # of AdamW
+    final_rate: float = 0.01  # it falls linearly to this share
+    warm_up: int = 30  # steps in which it first rises
+    decay: float = 1e-2  # of the weights, in AdamW
+    averaging: float = 100.0  # steps that the averaged weights reach back
+    clip: float = 1.0  # largest norm of a member's gradient
+    train_facts: bool = True  # the facts of train tasks are evidence; without them, the background graph alone is
     seed: int = 0
 
 
@@ -77,20 +79,22 @@ class PathTasks:
         self.graph = graph
         self.settings = settings
         shares = TaskShares(train=settings.train_share, background=1 - settings.train_share, types=0)
-        tasks = [task for task in collect_tasks(dataset, "in-train", shares) if task.kind != "types"]
-        everything = np.arange(graph.entity_count)
+        everything = np.arange(graph.entity_count, dtype=np.int32)
+        fewest = max(settings.shots) + FEWEST_QUERIES
         self.tasks = [
-            (task, everything if graph.types is None else task.candidates)
-            for task in tasks
-            if len(task.pairs) >= max(settings.shots) + 5
+            task._replace(candidates=everything) if graph.types is None else task
+            for task in collect_tasks(dataset, "in-train", shares)
+            if len(task.pairs) >= fewest
         ]
-        kinds = np.array([task.kind for task, _ in self.tasks])
-        weights = np.zeros(len(kinds))
-        for kind in set(kinds):
-            weights[kinds == kind] = getattr(shares, kind) / (kinds == kind).sum()
-        self._cumulated = np.cumsum(weights / weights.sum())
-        numbers = np.repeat(np.arange(len(self.tasks)), [len(task.pairs) for task, _ in self.tasks])
-        pairs = np.concatenate([task.pairs for task, _ in self.tasks])
+        if not self.tasks:
+            raise HireError(
+                f"no relation has {fewest} triples to train with",
+                file=dataset.name,
+                remedy="ask for fewer shots, or give a graph with more facts",
+            )
+        self._cumulated = cumulated_shares(np.array([task.kind for task in self.tasks]), shares)
+        numbers = np.repeat(np.arange(len(self.tasks)), [len(task.pairs) for task in self.tasks])
+        pairs = np.concatenate([task.pairs for task in self.tasks])
         self._facts = Facts.of(np.insert(pairs, 1, numbers, axis=1), graph.entity_count, len(self.tasks))
 
     def batch(self, step: int) -> PathBatch:
@@ -114,34 +118,18 @@ class PathTasks:
             torch.cat(stands_for),
         )
 
-    def stream(self, first_step: int = 0, *, workers: int = 1) -> Generator[PathBatch, None, None]:
-        """All batches from a step on, in order, drawn ahead."""
-        with ThreadPoolExecutor(workers) as pool:
-            ahead = deque(pool.submit(self.batch, first_step + i) for i in range(2 * workers))
-            step = first_step + len(ahead)
-            try:
-                while True:
-                    batch = ahead.popleft().result()
-                    ahead.append(pool.submit(self.batch, step))
-                    step += 1
-                    yield batch
-            finally:
-                for future in ahead:
-                    future.cancel()
-
     def draw(self, generator: np.random.Generator, number: int) -> DrawnTask:
         """References, queries and their negatives of a task."""
         settings, graph = self.settings, self.graph
-        task, candidates = self.tasks[number]
+        task = self.tasks[number]
         shots = int(generator.choice(settings.shots))
         chosen = generator.permutation(len(task.pairs))[: shots + settings.queries]
         references, queries = np.asarray(task.pairs[chosen[:shots]]), np.asarray(task.pairs[chosen[shots:]])
         evidence = ReferenceEvidence(graph, references, task.relation % graph.relation_count)
-        pool = np.asarray(candidates)
+        pool = np.sort(task.candidates)
         if len(pool) > settings.candidates:
-            pool = np.unique(
-                np.concatenate([generator.choice(pool, settings.candidates, replace=False), references[:, 1]])
-            )
+            some = pool[generator.integers(0, len(pool), settings.candidates)]
+            pool = np.unique(np.concatenate([some, references[:, 1]]))
         appeal = self._appeal(evidence, queries[:, 0], pool)
         appeal += 0.5 * generator.gumbel(size=appeal.shape)
         rows, true = self._facts.all_tails(queries[:, 0], number)
@@ -153,7 +141,7 @@ class PathTasks:
         tails = np.full((len(queries), width), pool[0])
         weights = np.full((len(queries), width), NEVER, np.float32)
         tails[:, 0], weights[:, 0] = queries[:, 1], 0
-        crowd = np.log(max(1.0, len(candidates) / len(pool)))
+        crowd = np.log(max(1.0, len(task.candidates) / len(pool)))
         for row in range(len(queries)):
             false = np.flatnonzero(appeal[row] > -np.inf)
             if len(false) > hard:
@@ -221,10 +209,9 @@ class PathTrainer:
 
     def steps_left(self) -> Iterator[float]:
         """Takes all steps that are left, with batches drawn ahead; gives the loss of each."""
-        batches = self.tasks.stream(self.step)
-        while self.step < self.training.steps:
-            yield self.train_step(next(batches))
-        batches.close()
+        with closing(drawn_ahead(self.tasks.batch, self.step)) as batches:
+            while self.step < self.training.steps:
+                yield self.train_step(next(batches))
 
     def train_step(self, batch: PathBatch | None = None) -> float:
         """One step; returns its loss. A batch that was drawn ahead must be that of the step."""

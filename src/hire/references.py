@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from hire.evidence import EvidenceGraph, FloatArray
 from hire.graph import expand_rows
+from hire.paths import PATH_FIGURES, Rules, paths_between
 from hire.vocabulary import IntArray
 
-KIND_FEATURES = (  # of each kind of edge; shares are of the references
+KIND_FEATURES = (  # of each kind of edge
     "head similarity",  # of the entities it leaves to the reference heads, by the kinds of edges they have
     "tail similarity",  # of the entities it leads to, to the reference tails
     "head types",  # share of the types of the reference heads among the entities it leaves
     "tail types",
-    "links",  # share of references whose head it links to the tail
-    "link confidence",  # the same, divided by the number of entities it links the head to
-    "at heads",  # share of references whose head it leaves for another entity than the tail
-    "at tails",  # share of references whose tail it leads to from another entity than the head
-    "first of two",  # share of references in which it is the first hop of a two-hop path
-    "first of two, confidence",  # share of its entities that lead on to the tail
-    "last of two",
-    "last of two, confidence",
-    "first of three",
-    "middle of three",
-    "last of three",
+    *PATH_FIGURES,
     "agreement",  # with the kinds that link the references
-    "links, borrowed",  # the same figures of the kinds that link the same pairs, by how often they do
-    "link confidence, borrowed",
-    "at heads, borrowed",
-    "at tails, borrowed",
-    "first of two, borrowed",
-    "first of two, confidence, borrowed",
-    "last of two, borrowed",
-    "last of two, confidence, borrowed",
-    "first of three, borrowed",
-    "middle of three, borrowed",
-    "last of three, borrowed",
     "size",
     "fan out",
     "fan in",
@@ -61,26 +39,23 @@ ENTITY_FEATURES = (  # of an entity; the same of heads and tails
     "degree",
     "popularity",  # as a tail of relations that are like the one of the references
 )
+TASK_FEATURES = (  # of the references as a whole
+    "references",
+    "distinct tails",
+    "distinct heads",
+    "linked",  # share of references whose head and tail are linked
+    "linked by two hops",
+    "linked by three hops",
+    "degree of the tails",
+    "popularity of the tails",
+    "degree of the heads",
+    "tails alike",  # among one another, by profile
+    "tails share",  # tuples among one another
+)
+FEATURE = {name: column for column, name in enumerate(ENTITY_FEATURES)}
 HEAD, TAIL = 0, 1
 SHARPNESS = 6.0  # of the weights of similar relations
 LEAST_POPULARITY = 1e-5
-LONELINESS = 0.1  # what is borrowed fades where a kind has fellows that weigh less than this
-
-
-@dataclass(frozen=True)
-class Rules:
-    """Two-hop paths that link references: kinds first * kinds + second, sorted."""
-
-    keys: NDArray[np.int64]  # [rules]
-    support: FloatArray  # [rules]: share of the references that the path links
-    confidence: FloatArray  # [rules]: the same, divided by how many ends the path has from their heads
-
-    def find(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The number of each path's rule, or the number of rules where it is none."""
-        if not len(self.keys):
-            return np.zeros(len(keys), np.int64)
-        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[places] == keys, places, len(self.keys))
 
 
 class ReferenceEvidence:
@@ -92,66 +67,10 @@ class ReferenceEvidence:
         self.hidden = hidden
         self._known = np.zeros(graph.entity_count, bool)
         self._features = np.zeros((graph.entity_count, len(ENTITY_FEATURES)), np.float32)
-        self._collect_paths()
-
-    def _collect_paths(self) -> None:
-        """Walk all paths of one, two and three hops between head and tail of each reference."""
-        graph, shots = self.graph, len(self.pairs)
-        self.links, self.link_confidence, at_heads, at_tails = np.zeros((4, graph.kind_count), np.float32)
-        two, three = np.zeros((4, graph.kind_count), np.float32), np.zeros((3, graph.kind_count), np.float32)
-        found: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
-        for head, tail in self.pairs:
-            out = graph.leaving(np.array([head]), self.hidden).numbers
-            back = graph.leaving(np.array([tail]), self.hidden).numbers
-            first, middles = graph.kinds[out], graph.targets[out]
-            last, sources = graph.inverse(graph.kinds[back]), graph.targets[back]
-            links = _present(np.concatenate([first[middles == tail], last[sources == head]]), graph.kind_count)
-            self.links += links / shots
-            self.link_confidence += links / np.maximum(graph.counts(head, np.arange(graph.kind_count)), 1) / shots
-            first, middles = first[middles != tail], middles[middles != tail]
-            last, sources = last[sources != head], sources[sources != head]
-            at_heads += _present(first, graph.kind_count) / shots
-            at_tails += _present(last, graph.kind_count) / shots
-            found.append(self._two_hops(first, middles, last, sources))
-            meets, met = np.isin(middles, sources), np.isin(sources, middles)
-            for row, kinds, chosen in ((0, first, meets), (2, last, met)):
-                hits = np.bincount(kinds[chosen], minlength=graph.kind_count)
-                two[row] += (hits > 0) / shots
-                two[row + 1] += hits / np.maximum(np.bincount(kinds, minlength=graph.kind_count), 1) / shots
-            near = np.unique(middles)
-            edges = graph.leaving(near, self.hidden)
-            ends = graph.targets[edges.numbers]
-            inner = np.isin(ends, sources) & (ends != head)
-            three[0] += _present(first[np.isin(middles, near[edges.owners[inner]])], graph.kind_count) / shots
-            three[1] += _present(graph.kinds[edges.numbers[inner]], graph.kind_count) / shots
-            three[2] += _present(last[np.isin(sources, ends[inner])], graph.kind_count) / shots
-        self._walked = np.stack([self.links, self.link_confidence, at_heads, at_tails, *two, *three])
-        keys, places = np.unique(np.concatenate([of_one[0] for of_one in found]), return_inverse=True)
-        fans = np.concatenate([of_one[1] for of_one in found])
-        support = np.bincount(places, minlength=len(keys)) / shots
-        confidence = np.bincount(places, 1 / np.maximum(fans, 1), minlength=len(keys)) / shots
-        self.rules = Rules(keys, support.astype(np.float32), confidence.astype(np.float32))
-
-    def _two_hops(
-        self, first: IntArray, middles: IntArray, last: IntArray, sources: IntArray
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The distinct two-hop paths of one reference, as keys, and how many ends each has from the head."""
-        graph = self.graph
-        order = np.argsort(sources, kind="stable")
-        starts, ends = (np.searchsorted(sources[order], middles, side=side) for side in ("left", "right"))
-        offsets = np.append(starts, 0)
-        lengths = ends - starts
-        owners = np.repeat(np.arange(len(middles)), lengths)
-        places = np.arange(len(owners)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + offsets[owners]
-        keys = np.unique(first[owners].astype(np.int64) * graph.kind_count + last[order][places])
-        if not len(keys):
-            return keys, np.zeros(0)
-        entries = graph.profiles(middles, self.hidden)
-        reached = first[entries.owners].astype(np.int64) * graph.kind_count + graph.profile_kinds[entries.numbers]
-        found = np.minimum(np.searchsorted(keys, reached), len(keys) - 1)
-        same = keys[found] == reached
-        ends = np.bincount(found[same], graph.profile_counts[entries.numbers[same]], minlength=len(keys))
-        return keys, ends.astype(np.float64)
+        paths = [paths_between(graph, int(head), int(tail), hidden) for head, tail in self.pairs]
+        self.rules = Rules.of(paths)
+        self._figures = np.mean([of_one.figures for of_one in paths], axis=0, dtype=np.float32)  # [figures, kinds]
+        self._linked = np.mean([of_one.linked for of_one in paths], axis=0)  # [3]
 
     @cached_property
     def kind_features(self) -> FloatArray:
@@ -159,23 +78,16 @@ class ReferenceEvidence:
         graph = self.graph
         inverse = graph.inverse(np.arange(graph.kind_count))
         (of_heads, head_types), (of_tails, tail_types) = (self._alike(side) for side in (HEAD, TAIL))
-        bag = self.links / max(1e-6, float(np.linalg.norm(self.links)))
-        agreement = graph.agreement @ bag
+        links = self._figures[0]
+        agreement = graph.agreement @ (links / max(1e-6, float(np.linalg.norm(links))))
         fans = self._log_fans
-        columns = [of_heads, of_tails[inverse], head_types, tail_types[inverse], *self._walked, agreement]
-        columns += list(self._borrowed())
+        columns = [of_heads, of_tails[inverse], head_types, tail_types[inverse], *self._figures, agreement]
         features = np.stack(columns, axis=1) * 3
         general = np.stack([np.log1p(graph.kind_sizes) / 2 - 3, fans - 0.7, fans[inverse] - 0.7], axis=1)
         features = np.concatenate([features, general], axis=1).astype(np.float32)
         if self.hidden is not None:
             features[[self.hidden, self.hidden + graph.relation_count]] = 0
         return features
-
-    def _borrowed(self) -> FloatArray:
-        """What was found of each kind's fellows, the kinds that link the same pairs, [figures, kinds]."""
-        fellows = self.graph.fellowship
-        weights = fellows.sum(axis=1) - fellows[:, self._hidden_kinds].sum(axis=1) + LONELINESS
-        return np.asarray((self._walked @ fellows.T) / weights)
 
     def _alike(self, side: int) -> tuple[FloatArray, FloatArray]:
         """How similar the entities that each kind leaves are to the reference heads or tails, by profile and type."""
@@ -248,17 +160,20 @@ class ReferenceEvidence:
 
     @cached_property
     def summary(self) -> FloatArray:
-        """How many references there are, distinct tails and heads among them, and the fans of similar relations."""
-        distinct = [len(np.unique(self.pairs[:, side])) / len(self.pairs) for side in (TAIL, HEAD)]
-        fans = self._similar_kinds @ self._log_fans
-        inverse = self.graph.inverse(np.arange(self.graph.kind_count))
-        fans_in = self._similar_kinds @ self._log_fans[inverse]
-        return np.array([len(self.pairs) / 5, *distinct, fans - 0.7, fans_in - 0.7], np.float32)
+        """The features of the references as a whole, [TASK_FEATURES]."""
+        shots = len(self.pairs)
+        distinct = [len(np.unique(self.pairs[:, side])) / shots for side in (TAIL, HEAD)]
+        heads, tails = (self.entity_features(self.pairs[:, side]) for side in (HEAD, TAIL))
+        means = [
+            of[:, FEATURE[name]].mean() for of, name in ((tails, "degree"), (tails, "popularity"), (heads, "degree"))
+        ]
+        alike = [self._among_themselves(of_all) for of_all in self.similarities(self.pairs[:, TAIL], TAIL)]
+        return np.array([shots / 5, *distinct, *self._linked, *means, *alike], np.float32)
 
-    @property
-    def link_shares(self) -> FloatArray:
-        """Support and confidence of each kind of edge as a one-hop rule, [2, kinds]."""
-        return np.stack([self.links, self.link_confidence])
+    def _among_themselves(self, similarities: FloatArray) -> float:
+        """The mean similarity of different references' tails, [shots, shots] given; 0 for a single reference."""
+        shots = len(similarities)
+        return float((similarities.sum() - np.trace(similarities)) / max(1, shots * (shots - 1)))
 
     @cached_property
     def _log_fans(self) -> FloatArray:
@@ -311,6 +226,13 @@ class ReferenceEvidence:
         columns += [np.log1p(degrees) / 5, np.log(LEAST_POPULARITY + popularity) / 5 + 1.5]
         return np.stack(columns, axis=1).astype(np.float32)
 
+    def degrees(self, entities: IntArray) -> FloatArray:
+        """The feature "degree" of some entities: log(1 + degree) / 5, without the edges of the hidden relation."""
+        degrees = self.graph.degrees[entities]
+        for kind in self._hidden_kinds:
+            degrees = degrees - self.graph.counts(entities, kind)
+        return (np.log1p(degrees) / 5).astype(np.float32)
+
     def _of_types(self, entities: IntArray, ours: IntArray) -> FloatArray:
         """The share of the references' entities with which each entity has a type in common."""
         types = self.graph.types
@@ -323,8 +245,3 @@ class ReferenceEvidence:
         common = torch.zeros(len(entities), len(ours))
         common.index_add_(0, torch.from_numpy(rows), torch.from_numpy(has[types.members[numbers]]))
         return np.asarray((common > 0).float().mean(dim=1).numpy())
-
-
-def _present(kinds: IntArray, count: int) -> NDArray[np.bool_]:
-    """Which kinds occur, [count]."""
-    return np.bincount(kinds, minlength=count) > 0

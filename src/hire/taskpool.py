@@ -67,10 +67,7 @@ class TaskPool:
         self._candidate_starts = np.cumsum(self._candidate_counts) - self._candidate_counts
         numbers = np.repeat(np.arange(len(tasks)), self._sizes)
         self._facts = Facts.of(np.insert(self._pairs, 1, numbers, axis=1), len(dataset.graph.entities), len(tasks))
-        weights = np.zeros(len(tasks))
-        for kind in set(self.kinds):
-            weights[self.kinds == kind] = getattr(shares, kind) / (self.kinds == kind).sum()
-        self._cumulated = np.cumsum(weights / weights.sum())
+        self._cumulated = cumulated_shares(self.kinds, shares)
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -152,8 +149,16 @@ def collect_tasks(dataset: FewShotDataset, regime: Regime, shares: TaskShares) -
     if regime == "in-train":
         for relation, pairs in background_pairs(graph).items():
             tasks += both_ways("background", relation, pairs, by_type(pairs[:, 1]))
-        tasks += _between_types(dataset)
+        tasks += _between_types(dataset) if shares.types else []
     return tasks
+
+
+def cumulated_shares(kinds: NDArray[np.str_], shares: TaskShares) -> NDArray[np.float64]:
+    """Up to which number between 0 and 1 each task is drawn; those of a kind are equally likely."""
+    weights = np.zeros(len(kinds))
+    for kind in set(kinds):
+        weights[kinds == kind] = getattr(shares, kind) / (kinds == kind).sum()
+    return np.cumsum(weights / weights.sum())
 
 
 def _between_types(dataset: FewShotDataset) -> list[TrainingTask]:

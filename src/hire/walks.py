@@ -12,24 +12,17 @@ from torch import Tensor
 
 from hire.evidence import Edges, FloatArray
 from hire.graph import expand_rows, row_offsets
-from hire.references import HEAD, TAIL, ReferenceEvidence
+from hire.references import FEATURE, HEAD, TAIL, ReferenceEvidence
 from hire.vocabulary import IntArray
 
 PAIR_FEATURES = (  # of a head and a tail
     "is the head",
     "links",
-    "link support",  # the best of the kinds that link head and tail
-    "link confidence",
     "rule support",  # the best of the two-hop rules that lead from head to tail
     "rule confidence",
     "rule confidence, sum",
     "like one reference",  # head like its head and tail like its tail, by profile
     "shares with one reference",
-    "references",  # how many there are; the same for all pairs of a task, like the next two
-    "distinct tails",
-    "distinct heads",
-    "expected fan out",  # of a head: that of similar relations
-    "expected fan in",
 )
 HOPS = 3
 
@@ -48,7 +41,7 @@ class Layer:
 class TailInputs:
     """What a network is told of tails before a head is known."""
 
-    features: Tensor  # [tails, features]
+    features: Tensor  # [tails, features]: those of an entity, then those of the references as a whole
     profile_owners: Tensor  # [entries] int64: of the kinds of edges that leave the tails, which tail,
     profile_kinds: Tensor  # [entries] int64: which kind, with the number of the task times that of kinds added,
     profile_counts: Tensor  # [entries]: and the logarithm of 1 + how many
@@ -69,25 +62,33 @@ class TailInputs:
 class Tails:
     """Some entities as possible tails of a task."""
 
-    entities: NDArray[np.int64]  # [tails], distinct
+    entities: NDArray[np.int64]  # [tails]
     back: Edges  # the edges that leave them, which walks arrive on the other way round
     similarities: FloatArray  # [2, tails, shots]: to the reference tails, by profile and by shared tuples
     inputs: TailInputs
+    ends: NDArray[np.int64]  # the entities that a walk can have reached before its last hop, or end in
+    place: NDArray[np.int32]  # [entities]: of each entity among those, or -1
 
     @classmethod
     def of(cls, evidence: ReferenceEvidence, entities: IntArray) -> Tails:
-        """Some distinct entities as tails."""
+        """Some entities as tails."""
         graph = evidence.graph
         entities = np.asarray(entities, np.int64)
+        back = graph.leaving(entities, evidence.hidden)
+        place = np.full(graph.entity_count, -1, np.int32)
+        place[graph.targets[back.numbers]] = 0
+        place[entities] = 0
+        ends = np.flatnonzero(place == 0)
+        place[ends] = np.arange(len(ends))
         entries = graph.profiles(entities, evidence.hidden)
+        of_task = np.broadcast_to(evidence.summary, (len(entities), len(evidence.summary)))
         inputs = TailInputs(
-            _float(evidence.entity_features(entities)),
+            _float(np.concatenate([evidence.entity_features(entities), of_task], axis=1)),
             _long(entries.owners),
             _long(graph.profile_kinds[entries.numbers]),
             _float(np.log1p(graph.profile_counts[entries.numbers])),
         )
-        back = graph.leaving(entities, evidence.hidden)
-        return cls(entities, back, evidence.similarities(entities, TAIL), inputs)
+        return cls(entities, back, evidence.similarities(entities, TAIL), inputs, ends, place)
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,9 @@ class Walks:
 
     layers: tuple[Layer, Layer, Layer]
     numbers: tuple[IntArray, IntArray, IntArray]  # of the entities in layer 0 (the heads), 1 and 2
-    entities: tuple[Tensor, Tensor, Tensor]  # features of these
+    heads: Tensor  # [heads, features]
+    near: Tensor  # [entities of layer 1, features]
+    degrees: tuple[Tensor, Tensor, Tensor]  # log(1 + degree) / 5 of the entities of each layer
     stays: tuple[Tensor, Tensor, Tensor]  # place in the layer before of what stays from there, or -1; [entities] each
     tails: Tensor  # [pairs] int64: place of each pair's tail among the tails
     pairs: Tensor  # [pairs, features]
@@ -104,7 +107,7 @@ class Walks:
     @classmethod
     def joined(cls, parts: list[Walks], tail_counts: list[int], kind_count: int) -> Walks:
         """The walks of several tasks behind one another."""
-        sizes = [[len(features) for features in part.entities] + [len(part.pairs)] for part in parts]
+        sizes = [[*map(len, part.numbers), len(part.pairs)] for part in parts]
         starts = np.cumsum([[0] * (HOPS + 1), *sizes[:-1]], axis=0).T.tolist()  # of each layer, in each part
         kinds = [task * kind_count for task in range(len(parts))]
 
@@ -121,11 +124,13 @@ class Walks:
             return _moved([part.stays[hop] for part in parts], starts[hop])
 
         numbers = [np.concatenate([part.numbers[hop] for part in parts]) for hop in range(HOPS)]
-        entities = [torch.cat([part.entities[hop] for part in parts]) for hop in range(HOPS)]
+        degrees = [torch.cat([part.degrees[hop] for part in parts]) for hop in range(HOPS)]
         return cls(
             (layer(0), layer(1), layer(2)),
             (numbers[0], numbers[1], numbers[2]),
-            (entities[0], entities[1], entities[2]),
+            torch.cat([part.heads for part in parts]),
+            torch.cat([part.near for part in parts]),
+            (degrees[0], degrees[1], degrees[2]),
             (stays(0), stays(1), stays(2)),
             _moved([part.tails for part in parts], np.cumsum([0, *tail_counts[:-1]]).tolist()),
             torch.cat([part.pairs for part in parts]),
@@ -137,111 +142,113 @@ def _moved(tensors: list[Tensor], by: list[int]) -> Tensor:
     return torch.cat([torch.where(part >= 0, part + shift, part) for part, shift in zip(tensors, by, strict=True)])
 
 
+class _Hop(NamedTuple):
+    """Edges that are walked: from a place in one layer to a place in the next, and the edge's number."""
+
+    sources: IntArray
+    targets: IntArray
+    numbers: IntArray
+
+
+class _Reached(NamedTuple):
+    """Entities that walks have come to."""
+
+    queries: IntArray  # [n]: by the walks of which query
+    entities: IntArray  # [n]
+    stays: IntArray  # [n]: place in the layer before, where it was there already, or -1
+
+
 def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: IntArray | None = None) -> Walks:
     """The walks from each head [queries] to all tails, or to chosen ones [queries, width] by their place among them.
 
     The pairs of head and tail are numbered row by row.
     """
-    graph, hidden = evidence.graph, evidence.hidden
+    graph = evidence.graph
     heads = np.asarray(heads, np.int64)
-    queries = len(heads)
-    sources = graph.targets[tails.back.numbers]
-    # Only what is linked to a tail, or is one, can be reached last but one.
-    place = np.full(graph.entity_count, -1, np.int32)
-    place[sources] = 0
-    place[tails.entities] = 0
-    ends = np.flatnonzero(place == 0)
-    place[ends] = np.arange(len(ends))
-    # An arrival is a last hop, walked backwards: the pair at whose tail it ends, and the edge that leaves the tail.
-    if chosen is None:
-        chosen = np.broadcast_to(np.arange(len(tails.entities)), (queries, len(tails.entities)))
-        arrivals = None
-        wanted = np.ones((queries, len(ends)), bool)
-    else:
-        offsets = row_offsets(tails.back.owners, len(tails.entities))
-        arrivals = Arrivals(*expand_rows(offsets, chosen.ravel()))
-        wanted = np.zeros((queries, len(ends)), bool)
-        wanted[arrivals.pairs // chosen.shape[1], place[sources[arrivals.edges]]] = True
-        wanted[np.arange(queries)[:, None], place[tails.entities[chosen]]] = True
-    width = chosen.shape[1]
-    # The first hop.
-    first = graph.leaving(heads, hidden)
-    keys = first.owners * graph.entity_count + graph.targets[first.numbers]
-    own = np.arange(queries) * graph.entity_count + heads
-    near = np.unique(np.concatenate([keys, own]))
-    near_queries, near_entities = np.divmod(near, graph.entity_count)
-    from_heads = np.full(len(near), -1)
-    from_heads[np.searchsorted(near, own)] = np.arange(queries)
-    first_targets = np.searchsorted(near, keys)
-    # The second hop, where it leads to what is wanted; what is near already may stay.
-    second = graph.leaving(near_entities, hidden)
-    second_cells = _cells(near_queries[second.owners], place[graph.targets[second.numbers]], wanted)
-    leads = second_cells >= 0
-    stay_cells = _cells(near_queries, place[near_entities], wanted)
-    stays = np.flatnonzero(stay_cells >= 0)
-    reached = np.full(wanted.size, -1, np.int32)
-    reached[second_cells[leads]] = 0
-    reached[stay_cells[stays]] = 0
-    far = np.flatnonzero(reached == 0)
-    reached[far] = np.arange(len(far))
-    from_near = np.full(len(far), -1)
-    from_near[reached[stay_cells[stays]]] = stays
-    reached = reached.reshape(wanted.shape)
-    # The third hop.
+    queries = np.arange(len(heads))
+    everything = np.broadcast_to(np.arange(len(tails.entities)), (len(heads), len(tails.entities)))
+    columns = everything if chosen is None else chosen
+    arrivals, wanted = _arrivals(evidence, tails, chosen, len(heads))
+    first, near = _first_hop(evidence, heads)
+    second, far, places = _second_hop(evidence, near, tails, wanted)
     if arrivals is None:
-        rows, edges = np.nonzero(reached[:, place[sources]] >= 0)
-        arrivals = Arrivals(edges, rows * width + tails.back.owners[edges])
-    else:
-        arrives = reached[arrivals.pairs // width, place[sources[arrivals.edges]]] >= 0
-        arrivals = Arrivals(arrivals.edges[arrives], arrivals.pairs[arrives])
-    third_sources = reached[arrivals.pairs // width, place[sources[arrivals.edges]]]
-    third_numbers = tails.back.numbers[arrivals.edges]
-    third_kinds = graph.inverse(graph.kinds[third_numbers])
-    second_numbers = second.numbers[leads]
-    layers = (
-        _layer(first.owners, graph.kinds[first.numbers], first_targets, graph.log_fans[first.numbers]),
-        _layer(
-            second.owners[leads],
-            graph.kinds[second_numbers],
-            reached.ravel()[second_cells[leads]],
-            graph.log_fans[second_numbers],
-        ),
-        _layer(third_sources, third_kinds, arrivals.pairs, graph.log_fans[third_numbers][:, ::-1]),
-    )
-    features = np.zeros((queries * width, len(PAIR_FEATURES)), np.float32)
-    features[:, 0] = (heads[:, None] == tails.entities[chosen]).ravel()
-    is_head = (from_near >= 0) & (from_heads[from_near] >= 0)
-    links = np.flatnonzero(is_head[third_sources])
-    features[:, 1] = np.log1p(np.bincount(arrivals.pairs[links], minlength=len(features)))
-    features[:, 2:4] = _best(evidence.link_shares[:, third_kinds[links]], arrivals.pairs[links], len(features))
-    features[:, 4:7] = _rule_features(
-        evidence,
-        (first_targets, graph.kinds[first.numbers], len(near)),
-        (from_near[third_sources], third_kinds, arrivals.pairs, len(features)),
-    )
-    features[:, 7:9] = _alike(evidence, heads, tails, chosen)
-    features[:, 9:] = evidence.summary
-    numbers = (heads, near_entities, ends[far % max(1, len(ends))])
-    described = [_float(evidence.entity_features(entities)) for entities in numbers]
+        rows, edges = np.nonzero(places[:, tails.place[graph.targets[tails.back.numbers]]] >= 0)
+        arrivals = _Hop(np.zeros(0, np.int64), rows * columns.shape[1] + tails.back.owners[edges], edges)
+    third = _third_hop(evidence, arrivals, tails, places, columns.shape[1])
+    ends_in = places[queries[:, None], tails.place[tails.entities[columns]]]
+    of_heads, of_near = (_float(evidence.entity_features(entities)) for entities in (heads, near.entities))
+    degrees = (of_heads[:, FEATURE["degree"]], of_near[:, FEATURE["degree"]], _float(evidence.degrees(far.entities)))
     return Walks(
-        layers,
-        numbers,
-        (described[0], described[1], described[2]),
-        (
-            _long(from_heads),
-            _long(from_near),
-            _long(reached[np.arange(queries)[:, None], place[tails.entities[chosen]]].ravel()),
-        ),
-        _long(chosen.ravel()),
-        _float(features),
+        (_layer(evidence, first), _layer(evidence, second), _layer(evidence, third, backwards=True)),
+        (heads, near.entities, far.entities),
+        of_heads,
+        of_near,
+        degrees,
+        (_long(near.stays), _long(far.stays), _long(ends_in.ravel())),
+        _long(columns.ravel()),
+        _float(_pair_features(evidence, heads, tails, columns, first, third, near, far)),
     )
 
 
-class Arrivals(NamedTuple):
-    """Last hops: the place of the edge among those that leave the tails, and the pair of head and tail."""
+def _arrivals(
+    evidence: ReferenceEvidence, tails: Tails, chosen: IntArray | None, queries: int
+) -> tuple[_Hop | None, NDArray[np.bool_]]:
+    """Possible last hops to chosen tails, by place among the edges that leave the tails, and what is wanted for them.
 
-    edges: NDArray[np.int64]
-    pairs: NDArray[np.int64]
+    What is wanted is [queries, ends]: which entities should be reached before the last hop.
+    """
+    if chosen is None:
+        return None, np.ones((queries, len(tails.ends)), bool)
+    edges, pairs = expand_rows(row_offsets(tails.back.owners, len(tails.entities)), chosen.ravel())
+    wanted = np.zeros((queries, len(tails.ends)), bool)
+    sources = tails.place[evidence.graph.targets[tails.back.numbers[edges]]]
+    wanted[pairs // chosen.shape[1], sources] = True
+    wanted[np.arange(queries)[:, None], tails.place[tails.entities[chosen]]] = True
+    return _Hop(np.zeros(0, np.int64), pairs, edges), wanted
+
+
+def _first_hop(evidence: ReferenceEvidence, heads: IntArray) -> tuple[_Hop, _Reached]:
+    graph = evidence.graph
+    edges = graph.leaving(heads, evidence.hidden)
+    keys = edges.owners * graph.entity_count + graph.targets[edges.numbers]
+    own = np.arange(len(heads)) * graph.entity_count + heads
+    near = np.unique(np.concatenate([keys, own]))
+    stays = np.full(len(near), -1)
+    stays[np.searchsorted(near, own)] = np.arange(len(heads))
+    queries, entities = np.divmod(near, graph.entity_count)
+    return _Hop(edges.owners, np.searchsorted(near, keys), edges.numbers), _Reached(queries, entities, stays)
+
+
+def _second_hop(
+    evidence: ReferenceEvidence, near: _Reached, tails: Tails, wanted: NDArray[np.bool_]
+) -> tuple[_Hop, _Reached, NDArray[np.int32]]:
+    """The hop to what is wanted, what is reached by it or was before, and its place in a table [queries, ends]."""
+    graph = evidence.graph
+    edges = graph.leaving(near.entities, evidence.hidden)
+    cells = _cells(near.queries[edges.owners], tails.place[graph.targets[edges.numbers]], wanted)
+    leads = np.flatnonzero(cells >= 0)
+    stay_cells = _cells(near.queries, tails.place[near.entities], wanted)
+    staying = np.flatnonzero(stay_cells >= 0)
+    places = np.full(wanted.size, -1, np.int32)
+    places[cells[leads]] = 0
+    places[stay_cells[staying]] = 0
+    far = np.flatnonzero(places == 0)
+    places[far] = np.arange(len(far))
+    stays = np.full(len(far), -1)
+    stays[places[stay_cells[staying]]] = staying
+    queries, ends = np.divmod(far, max(1, wanted.shape[1]))
+    hop = _Hop(edges.owners[leads], places[cells[leads]], edges.numbers[leads])
+    return hop, _Reached(queries, tails.ends[ends], stays), places.reshape(wanted.shape)
+
+
+def _third_hop(
+    evidence: ReferenceEvidence, arrivals: _Hop, tails: Tails, places: NDArray[np.int32], width: int
+) -> _Hop:
+    """The last hops whose start was reached; their edges are numbered as they leave the tails."""
+    numbers = tails.back.numbers[arrivals.numbers]
+    sources = places[arrivals.targets // width, tails.place[evidence.graph.targets[numbers]]]
+    arrives = np.flatnonzero(sources >= 0)
+    return _Hop(sources[arrives], arrivals.targets[arrives], numbers[arrives])
 
 
 def _cells(rows: IntArray, columns: IntArray, wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -250,32 +257,49 @@ def _cells(rows: IntArray, columns: IntArray, wanted: NDArray[np.bool_]) -> NDAr
     return np.where((columns >= 0) & wanted.ravel()[np.where(columns >= 0, cells, 0)], cells, -1)
 
 
-def _rule_features(
+def _pair_features(
     evidence: ReferenceEvidence,
-    first: tuple[NDArray[np.int64], IntArray, int],
-    last: tuple[NDArray[np.int64], IntArray, NDArray[np.int64], int],
+    heads: IntArray,
+    tails: Tails,
+    columns: IntArray,
+    first: _Hop,
+    third: _Hop,
+    near: _Reached,
+    far: _Reached,
 ) -> FloatArray:
-    """Support and confidence of the two-hop rules that lead to each pair's tail, [pairs, 3]."""
-    rules = evidence.rules
-    first_targets, first_kinds, near_count = first
-    middles, last_kinds, pairs, pair_count = last
+    """The features of each pair of head and tail, [pairs, PAIR_FEATURES]."""
+    features = np.zeros((columns.size, len(PAIR_FEATURES)), np.float32)
+    features[:, 0] = (heads[:, None] == tails.entities[columns]).ravel()
+    is_head = (far.stays >= 0) & (near.stays[far.stays] >= 0)
+    features[:, 1] = np.log1p(np.bincount(third.targets[is_head[third.sources]], minlength=len(features)))
+    features[:, 2:5] = _rule_features(evidence, first, third, far.stays, len(features))
+    features[:, 5:] = _alike(evidence, heads, tails, columns)
+    return features
+
+
+def _rule_features(
+    evidence: ReferenceEvidence, first: _Hop, third: _Hop, stays: IntArray, pair_count: int
+) -> FloatArray:
+    """Support and confidence of the two-hop rules that lead to each pair's tail, [pairs, 3].
+
+    A path of two hops is a first hop, then a last one from where it led.
+    """
+    graph, rules = evidence.graph, evidence.rules
+    middles = stays[third.sources]
     via = np.flatnonzero(middles >= 0)
-    order = np.argsort(first_targets, kind="stable")
-    numbers, owners = expand_rows(row_offsets(first_targets, near_count), middles[via])
-    keys = first_kinds[order[numbers]].astype(np.int64) * evidence.graph.kind_count + last_kinds[via[owners]]
-    found = rules.find(keys)
+    order = np.argsort(first.targets, kind="stable")
+    offsets = row_offsets(first.targets, int(max(first.targets.max(initial=-1), middles.max(initial=-1))) + 1)
+    numbers, owners = expand_rows(offsets, middles[via])
+    kinds = graph.kinds[first.numbers[order[numbers]]].astype(np.int64)
+    last_kinds = graph.inverse(graph.kinds[third.numbers[via[owners]]])
+    found = rules.find(kinds * graph.kind_count + last_kinds)
     hits = np.flatnonzero(found < len(rules.keys))
-    targets, found = pairs[via[owners[hits]]], found[hits]
-    best = _best(np.stack([rules.support[found], rules.confidence[found]]), targets, pair_count)
+    targets, found = third.targets[via[owners[hits]]], found[hits]
+    best = torch.zeros(pair_count, 2)
+    figures = _float(np.stack([rules.support[found], rules.confidence[found]], axis=1))
+    best.scatter_reduce_(0, _long(targets)[:, None].expand(-1, 2), figures, "amax")
     total = np.bincount(targets, rules.confidence[found], minlength=pair_count)
-    return np.column_stack([best, np.arcsinh(total)]).astype(np.float32)
-
-
-def _best(values: FloatArray, targets: IntArray, count: int) -> FloatArray:
-    """The largest of some positive values [figures, n] for each target, or zero, [count, figures]."""
-    best = torch.zeros(count, len(values))
-    index = _long(targets)[:, None].expand(-1, len(values))
-    return np.asarray(best.scatter_reduce_(0, index, _float(values.T), "amax").numpy())
+    return np.column_stack([best.numpy(), np.arcsinh(total)]).astype(np.float32)
 
 
 def _alike(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: IntArray) -> FloatArray:
@@ -288,8 +312,13 @@ def _alike(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: I
     return best.reshape(2, -1).T
 
 
-def _layer(sources: IntArray, kinds: IntArray, targets: IntArray, log_fans: FloatArray) -> Layer:
-    return Layer(_long(sources), _long(kinds), _long(targets), _float(log_fans))
+def _layer(evidence: ReferenceEvidence, hop: _Hop, *, backwards: bool = False) -> Layer:
+    """The edges of a hop; those that were numbered the other way round have the inverse kind and exchanged fans."""
+    graph = evidence.graph
+    kinds, log_fans = graph.kinds[hop.numbers], graph.log_fans[hop.numbers]
+    if backwards:
+        kinds, log_fans = graph.inverse(kinds), log_fans[:, ::-1]
+    return Layer(_long(hop.sources), _long(kinds), _long(hop.targets), _float(log_fans))
 
 
 def _long(numbers: IntArray) -> Tensor:

@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hire.references import ENTITY_FEATURES, KIND_FEATURES
+from hire.references import ENTITY_FEATURES, FEATURE, KIND_FEATURES, TASK_FEATURES
 from hire.walks import HOPS, PAIR_FEATURES, Layer, TailInputs, Walks
 
-DEGREE = ENTITY_FEATURES.index("degree")
+DEGREE = FEATURE["degree"]
 
 
 @dataclass(frozen=True)
@@ -51,20 +51,19 @@ class PathMember(nn.Module):
         )
         self.updates = nn.ModuleList(nn.Linear(2 * channels, channels, bias=False) for _ in range(HOPS))
         self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in range(HOPS - 1))
-        gates = [nn.Linear(len(ENTITY_FEATURES), channels) for _ in range(HOPS - 1)]
-        self.gates = nn.ModuleList(gates)
+        self.gate = nn.Linear(len(ENTITY_FEATURES), channels)  # by what is passed in the first hop
         # The read-out: one linear output and a hidden layer, in two parts that are added.
         self.of_pairs = nn.Linear(2 * channels + len(PAIR_FEATURES), 1 + width)
-        self.of_tails = nn.Linear(settings.profile_channels + len(ENTITY_FEATURES), 1 + width, bias=False)
+        tail_inputs = settings.profile_channels + len(ENTITY_FEATURES) + len(TASK_FEATURES)
+        self.of_tails = nn.Linear(tail_inputs, 1 + width, bias=False)
         self.hidden = nn.Linear(width, width)
         self.last = nn.Linear(width, 1)
         for layer in (self.last, self.start_features):
             nn.init.zeros_(layer.weight)
         for part in (self.of_pairs, self.of_tails):
             nn.init.zeros_(part.weight[:1])
-        for gate in gates:
-            nn.init.normal_(gate.weight, std=0.1)
-            nn.init.zeros_(gate.bias)
+        nn.init.normal_(self.gate.weight, std=0.1)
+        nn.init.zeros_(self.gate.bias)
 
     def weigh(self, kind_features: Tensor, seen: Tensor | None = None) -> list[Tensor]:
         """The weights of each kind of edge [tasks * kinds, channels] for every hop, and those for profiles."""
@@ -92,16 +91,17 @@ class PathMember(nn.Module):
 
         counted [edges] tells of each hop's edges how far they count; without it, all do.
         """
-        state = self.start + self.start_features(walks.entities[0])  # [queries, channels]
+        state = self.start + self.start_features(walks.heads)  # [queries, channels]
         for hop in range(HOPS - 1):
-            before, after = walks.entities[hop], walks.entities[hop + 1]
             edge_weights = self._edge_weights(hop, weights[hop], walks.layers[hop], counted)
-            arrived = self._pass(hop, state, edge_weights, walks.layers[hop], before[:, DEGREE], after[:, DEGREE])
-            arrived = F.gelu(self.norms[hop](arrived)) * (1 + self.gates[hop](after))
+            arrived = self._pass(hop, state, edge_weights, walks.layers[hop], *walks.degrees[hop : hop + 2])
+            arrived = F.gelu(self.norms[hop](arrived))
+            if hop == 0:
+                arrived = arrived * (1 + self.gate(walks.near))
             state = arrived + _staying(state, walks.stays[hop])
-        before = walks.entities[-1][:, DEGREE]
         edge_weights = self._edge_weights(HOPS - 1, weights[HOPS - 1], walks.layers[-1], counted)
-        last = self._pass(HOPS - 1, state, edge_weights, walks.layers[-1], before, degrees[walks.tails])
+        of_tails = degrees.index_select(0, walks.tails)
+        last = self._pass(HOPS - 1, state, edge_weights, walks.layers[-1], walks.degrees[-1], of_tails)
         inputs = torch.cat([last, _staying(state, walks.stays[-1]), walks.pairs], dim=-1)
         linear, hidden = torch.split(
             self.of_pairs(inputs) + described.index_select(0, walks.tails), [1, self.settings.readout_width], dim=-1
