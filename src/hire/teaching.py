@@ -1,9 +1,11 @@
-"""Use a trained model: teach it a relation with a few examples, by name, and ask for answers."""
+"""Use a trained model: teach it a relation with a few examples, by name, and ask for answers and reasons."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +16,15 @@ from hire.catalog import open_dataset
 from hire.checkpoint import load_model, read_config
 from hire.datasets import FewShotDataset, candidates_by_type
 from hire.errors import HireError
+from hire.explaining import Explanation, find_evidence
 from hire.models.base import FewShotModel
+from hire.searching import EntityNames
 from hire.vocabulary import IntArray
+
+UNNAMED = "taught"  # what a relation is called that was given no name
+SCORES_AT_ONCE = 1 << 22  # bounds the memory of many heads
+ENTITIES_AT_ONCE = 1 << 17  # bounds the memory of many candidates
+HEADS_AT_ONCE = 256
 
 
 class Answer(NamedTuple):
@@ -23,6 +32,21 @@ class Answer(NamedTuple):
 
     tail: str
     score: float  # more is better; comparable between answers of one relation
+    confidence: float | None = None  # the probability that it is right; None if the run is not calibrated
+
+
+class HeadAnswer(NamedTuple):
+    """One suggested head."""
+
+    head: str
+    score: float
+
+
+class Match(NamedTuple):
+    """An entity that was found."""
+
+    entity: str
+    label: str  # the id again if it has none
 
 
 @dataclass(frozen=True)
@@ -32,27 +56,60 @@ class TrainedModel:
     model: FewShotModel
     dataset: FewShotDataset
 
-    def teach(self, references: Iterable[tuple[str, str]], candidates: Iterable[str] | None = None) -> TaughtRelation:
-        """Learn a relation from (head, tail) examples, at once, without training.
+    @cached_property
+    def names(self) -> EntityNames:
+        """The entities by id or label."""
+        return EntityNames(self.dataset.graph)
 
-        Unless candidates are given, answers are entities that share a type with an example's tail, where the graph
-        knows types, or any entities.
+    def search(self, text: str, k: int = 10) -> list[Match]:
+        """At most k entities whose id or label is a text, begins with it, holds it or resembles it, the best first."""
+        graph = self.dataset.graph
+        return [Match(graph.entities[number], graph.label(number)) for number in self.names.search(text, k)]
+
+    def teach(
+        self,
+        references: Iterable[tuple[str, str]],
+        name: str | None = None,
+        *,
+        candidates: Iterable[str] | None = None,
+    ) -> TaughtRelation:
+        """Learn a relation from (head, tail) examples, entities by id or label, at once, without training.
+
+        If the dataset has a relation of that name, its facts are taken for known. Unless candidates are given, answers
+        are entities that share a type with an example's tail, where the graph knows types, or any entities.
         """
         pairs = self._pairs(references)
         if not len(pairs):
             raise HireError("a relation needs at least one example", remedy="give (head, tail) pairs")
-        graph = self.dataset.graph
-        if candidates is not None:
-            members = np.unique(graph.entities.numbers(list(candidates)))
-        elif graph.types is not None:
-            members = candidates_by_type(graph, pairs[:, 1]).astype(np.int64)
+        chosen = None if candidates is None else np.unique(self.names.numbers(list(candidates)))
+        return self.taught(pairs, name, chosen)
+
+    def taught(
+        self,
+        references: IntArray,
+        name: str | None = None,
+        chosen: IntArray | None = None,
+        rejected: IntArray | None = None,
+    ) -> TaughtRelation:
+        """As `teach`, in numbers: references [shots, 2], chosen candidates if any, and pairs [n, 2] that are false."""
+        false = np.zeros((0, 2), np.int64) if rejected is None else rejected
+        members = self._alike(references[:, 1]) if chosen is None else chosen
+        among = None if len(members) == len(self.dataset.graph.entities) else members
+        if len(false):
+            learned = self.model.adapt_against(references, among, false)
         else:
-            members = np.arange(len(graph.entities))
-        everything = len(members) == len(graph.entities)
-        return TaughtRelation(self, pairs, members, self.model.adapt(pairs, None if everything else members))
+            learned = self.model.adapt(references, among)
+        return TaughtRelation(self, references, members, learned, name, chosen, false)
+
+    def _alike(self, entities: IntArray) -> IntArray:
+        """The entities, sorted, that share a type with some; all of them where the graph knows no types."""
+        graph = self.dataset.graph
+        if graph.types is None:
+            return np.arange(len(graph.entities))
+        return candidates_by_type(graph, entities).astype(np.int64)
 
     def _pairs(self, names: Iterable[tuple[str, str]]) -> IntArray:
-        flat = [self.dataset.graph.entities.number(name) for pair in names for name in pair]
+        flat = [self.names.number(name) for pair in names for name in pair]
         return np.array(flat, np.int64).reshape(-1, 2)
 
 
@@ -64,28 +121,123 @@ class TaughtRelation:
     references: IntArray  # [shots, 2]: head, tail
     candidates: IntArray  # [candidates], sorted
     learned: Any  # what the model made of the references
+    name: str | None = None
+    chosen: IntArray | None = None  # the candidates, if they were given
+    rejected: IntArray = field(default_factory=lambda: np.zeros((0, 2), np.int64))  # [n, 2]: pairs that are false
 
-    def predict(self, head: str, k: int = 10, *, known: bool = False) -> list[Answer]:
-        """The k best tails of a head, best first; tails that the examples give it already only if asked for."""
-        entities = self.owner.dataset.graph.entities
-        number = entities.number(head)
-        scores = self._scores(np.array([number]), self.candidates)[0]
-        if not known:
-            given = self.references[self.references[:, 0] == number, 1]
-            scores[np.isin(self.candidates, given)] = -np.inf
-        best = np.argsort(-scores, kind="stable")[:k]
-        return [Answer(entities[int(self.candidates[i])], float(scores[i])) for i in best if scores[i] > -np.inf]
+    def add(self, head: str, tail: str) -> TaughtRelation:
+        """The relation with one more example, learned at once."""
+        pair = self.owner._pairs([(head, tail)])
+        false = self.rejected[(self.rejected != pair).any(axis=1)]
+        known = (self.references == pair).all(axis=1).any()
+        references = self.references if known else np.concatenate([self.references, pair])
+        return self.owner.taught(references, self.name, self.chosen, false)
+
+    def reject(self, head: str, tail: str) -> TaughtRelation:
+        """The relation without a pair that is false: it is never answered again, and counts against its like."""
+        pair = self.owner._pairs([(head, tail)])
+        references = self.references[(self.references != pair).any(axis=1)]
+        if not len(references):
+            raise HireError("the only example was rejected", remedy="add another one first")
+        false = self.rejected[(self.rejected != pair).any(axis=1)]
+        return self.owner.taught(references, self.name, self.chosen, np.concatenate([false, pair]))
+
+    def predict(self, head: str, k: int = 10, *, known: bool = False, threshold: float | None = None) -> list[Answer]:
+        """The k best tails of a head, best first.
+
+        Tails that are known already, from the examples or the dataset, are among them only if asked for; those whose
+        confidence is below a threshold are not.
+        """
+        numbers = np.array([self.owner.names.number(head)])
+        return self._answers(numbers, k, known, threshold)[0]
+
+    def predict_many(
+        self, heads: Iterable[str], k: int = 10, *, known: bool = False, threshold: float | None = None
+    ) -> Iterator[tuple[str, list[Answer]]]:
+        """Each head with its answers, as `predict` has them, in order; any number of heads in the same memory."""
+        at_once = min(HEADS_AT_ONCE, max(1, SCORES_AT_ONCE // len(self.candidates)))
+        remaining = iter(heads)
+        while some := list(islice(remaining, at_once)):
+            numbers = self.owner.names.numbers(some)
+            yield from zip(some, self._answers(numbers, k, known, threshold), strict=True)
+
+    def predict_heads(self, tail: str, k: int = 10, *, known: bool = False) -> list[HeadAnswer]:
+        """The k best heads of a tail among those that share a type with an example's head, best first."""
+        graph = self.owner.dataset.graph
+        number = self.owner.names.number(tail)
+        heads = self.owner._alike(self.references[:, 0])
+        blocks = [heads[start : start + ENTITIES_AT_ONCE] for start in range(0, len(heads), ENTITIES_AT_ONCE)]
+        scores = np.concatenate([self._score(block, np.array([number]))[:, 0] for block in blocks])
+        false = [self.rejected] if known else [self.rejected, self.references]
+        for pairs in false:
+            scores[np.isin(heads, pairs[pairs[:, 1] == number, 0])] = -np.inf
+        if not known and self._relation is not None:
+            scores[self.owner.dataset.facts.contain(heads, self._relation, number)] = -np.inf
+        return [HeadAnswer(graph.entities[int(heads[place])], float(scores[place])) for place in _best(scores, k)]
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """How well each (head, tail) fits, as `predict` scores it."""
         numbers = self.owner._pairs(pairs)
-        if not len(numbers):
-            return []
-        return [float(self._scores(head[None], tail[None])[0, 0]) for head, tail in numbers]
+        return [float(self._score(head[None], tail[None])[0, 0]) for head, tail in numbers]
 
-    def _scores(self, heads: IntArray, tails: IntArray) -> NDArray[np.float32]:
+    def explain(self, head: str, tail: str, *, most: int = 10) -> Explanation:
+        """Why a tail is suggested for a head: at most so many rules, and so many shared tuples."""
+        owner = self.owner
+        pair = owner.names.number(head), owner.names.number(tail)
+        graph = owner.dataset.graph
+        evidence = find_evidence(
+            owner.model, graph, self.learned, self.references, pair, hidden=self._relation, most=most
+        )
+        return Explanation(graph, self.name or UNNAMED, *pair, evidence, None)
+
+    @cached_property
+    def _relation(self) -> int | None:
+        """The number of the dataset's relation of the same name."""
+        return None if self.name is None else self.owner.dataset.graph.relations.find(self.name)
+
+    def _answers(self, heads: IntArray, k: int, known: bool, threshold: float | None) -> list[list[Answer]]:
+        entities = self.owner.dataset.graph.entities
+        found = []
+        for scores in self._candidate_scores(heads, known):
+            best = _best(scores, k)
+            found.append([Answer(entities[int(self.candidates[i])], float(scores[i])) for i in best])
+        return found
+
+    def _candidate_scores(self, heads: IntArray, known: bool) -> NDArray[np.float32]:
+        """The scores [heads, candidates], minus infinity for what is not to be answered."""
+        starts = range(0, len(self.candidates), ENTITIES_AT_ONCE)
+        blocks = [self._score(heads, self.candidates[start : start + ENTITIES_AT_ONCE]) for start in starts]
+        scores = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
+        rows, tails = self._excluded(heads, known)
+        columns = np.minimum(np.searchsorted(self.candidates, tails), len(self.candidates) - 1)
+        present = self.candidates[columns] == tails
+        scores[rows[present], columns[present]] = -np.inf
+        return scores
+
+    def _excluded(self, heads: IntArray, known: bool) -> tuple[IntArray, IntArray]:
+        """What is not to be answered: the index of a head, and a tail, of each."""
+        pairs = self.rejected if known else np.concatenate([self.rejected, self.references])
+        rows, places = np.nonzero(heads[:, None] == pairs[:, 0])
+        tails = pairs[places, 1]
+        if not known and self._relation is not None:
+            more_rows, more_tails = self.owner.dataset.facts.all_tails(heads, self._relation)
+            rows, tails = np.concatenate([rows, more_rows]), np.concatenate([tails, more_tails])
+        return rows, tails
+
+    def _score(self, heads: IntArray, tails: IntArray) -> NDArray[np.float32]:
         scores: NDArray[np.float32] = self.owner.model.score(self.learned, heads, tails).numpy()
         return scores
+
+
+def _best(scores: NDArray[np.float32], k: int) -> IntArray:
+    """The places of the k highest scores above minus infinity, best first; among equals the first."""
+    if k < len(scores):
+        least = np.partition(scores, len(scores) - k)[len(scores) - k] if k > 0 else np.inf
+        places = np.flatnonzero(scores >= least)
+    else:
+        places = np.arange(len(scores))
+    ordered = places[np.argsort(-scores[places], kind="stable")][: max(k, 0)]
+    return ordered[scores[ordered] > -np.inf]
 
 
 def load(run: str | Path, dataset: str | Path | None = None) -> TrainedModel:

@@ -189,3 +189,7 @@ class Hire(FewShotModel):
         decoder = self.network.settings.decoder
         moved = translated(decoder, relation, self._vectors(heads))
         return -distances(decoder, relation, moved, self._vectors(tails)).cpu()
+
+    def vectors(self, entities: IntArray) -> Tensor:
+        """The embeddings of some entities."""
+        return self._vectors(entities).embeddings
