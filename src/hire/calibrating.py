@@ -19,7 +19,7 @@ from hire.teaching import TrainedModel
 from hire.vocabulary import IntArray
 
 SHOTS = (1, 3, 5)
-DRAWS = 5  # sets of references of each task: which they are matters as much as what is asked
+DRAWS = 3  # sets of references of each task: which they are matters as much as what is asked
 
 
 def calibrate(trained: TrainedModel, run: Path, shots: Iterable[int] = SHOTS, draws: int = DRAWS) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice, repeat
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ UNNAMED = "taught"  # what a relation is called that was given no name
 SCORES_AT_ONCE = 1 << 22  # bounds the memory of many heads
 ENTITIES_AT_ONCE = 1 << 17  # bounds the memory of many candidates
 HEADS_AT_ONCE = 256
+
+
+Direction = Literal["out", "in"]
 
 
 class Answer(NamedTuple):
@@ -57,6 +60,7 @@ class TrainedModel:
     model: FewShotModel
     dataset: FewShotDataset
     calibrations: Mapping[int, Calibration] = field(default_factory=dict)  # by the number of references
+    newcomers: int = 0  # the last entities, which were not there at training
 
     @cached_property
     def names(self) -> EntityNames:
@@ -67,6 +71,37 @@ class TrainedModel:
         """At most k entities whose id or label is a text, begins with it, holds it or resembles it, the best first."""
         graph = self.dataset.graph
         return [Match(graph.entities[number], graph.label(number)) for number in self.names.search(text, k)]
+
+    def with_entities(self, entities: Mapping[str, Iterable[tuple[str, str, Direction]]]) -> TrainedModel:
+        """The model with entities that were not there at training, each given with a few facts of its own.
+
+        A fact is (relation, other entity, "out") if the new entity is its head, and "in" if it is its tail. The new
+        entities can be heads, and are candidates of whatever is taught afterwards.
+        """
+        triples = [
+            (name, relation, other) if direction == "out" else (other, relation, name)
+            for name, facts in entities.items()
+            for relation, other, direction in facts
+        ]
+        return self.with_facts(triples, list(entities))
+
+    def with_facts(self, triples: Sequence[tuple[str, str, str]], new: Sequence[str] = ()) -> TrainedModel:
+        """The model with more facts (head, relation, tail); the new entities in them, if not given, are the unknown."""
+        graph = self.dataset.graph
+        if not new:
+            new = list(dict.fromkeys(name for h, _, t in triples for name in (h, t) if name not in graph.entities))
+        known = [name for name in new if name in graph.entities]
+        if known:
+            raise HireError(f"the entity {known[0]!r} is there already", remedy="give only new ones")
+        numbers = {name: number for number, name in enumerate(new, len(graph.entities))}
+
+        def number(name: str) -> int:
+            return numbers[name] if name in numbers else self.names.number(name)
+
+        rows = [(number(h), graph.relations.number(r), number(t)) for h, r, t in triples]
+        dataset = self.dataset.extended(new, np.array(rows, np.int32).reshape(-1, 3))
+        model = self.model.extended(dataset.graph)
+        return TrainedModel(model, dataset, self.calibrations, self.newcomers + len(new))
 
     def teach(
         self,
@@ -108,7 +143,8 @@ class TrainedModel:
         graph = self.dataset.graph
         if graph.types is None:
             return np.arange(len(graph.entities))
-        return candidates_by_type(graph, entities).astype(np.int64)
+        alike = candidates_by_type(graph, entities).astype(np.int64)
+        return np.union1d(alike, np.arange(len(graph.entities) - self.newcomers, len(graph.entities)))
 
     def _pairs(self, names: Iterable[tuple[str, str]]) -> IntArray:
         flat = [self.names.number(name) for pair in names for name in pair]
