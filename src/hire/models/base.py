@@ -9,6 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hire.errors import HireError
+from hire.graph import KnowledgeGraph
+from hire.reasons import Evidence
 from hire.vocabulary import IntArray
 
 
@@ -21,7 +24,7 @@ class FewShotModel(ABC):
     """What satisfies this can be trained, evaluated, explained, served and compared by the same code.
 
     `adapt` is given references and returns whatever the model needs to know of the relation; `score` uses it for
-    any number of heads and tails. Neither changes the model.
+    any number of heads and tails. Neither changes the model. What else a model can do is not asked of every model.
     """
 
     name: str
@@ -33,3 +36,19 @@ class FewShotModel(ABC):
     @abstractmethod
     def score(self, relation: Any, heads: IntArray, tails: IntArray) -> Tensor:
         """How well each tail fits each head, [heads, tails] float32; more is better."""
+
+    def adapt_against(self, references: IntArray, candidates: IntArray | None, rejected: IntArray) -> Any:
+        """As `adapt`, where some pairs [n, 2] are known to be false; not every model can learn from those."""
+        return self.adapt(references, candidates)
+
+    def explain(self, relation: Any, head: int, tail: int, *, most: int = 10) -> Evidence | None:
+        """The model's own evidence for a tail, at most so much of each sort; None if all it has is its score."""
+        return None
+
+    def vectors(self, entities: IntArray) -> Tensor | None:
+        """The embeddings of some entities [n, dim], or None if the model has none."""
+        return None
+
+    def extended(self, graph: KnowledgeGraph) -> FewShotModel:
+        """The same model for a graph to which entities, with facts of their own, were added behind the others."""
+        raise HireError(f"the model {self.name!r} knows only the entities it was trained with")

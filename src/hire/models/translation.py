@@ -26,3 +26,7 @@ class MeanTranslation(FewShotModel):
         """Minus the squared distance from the translated head."""
         translated = self.entities[as_tensor(heads)] + relation
         return -squared_distances(translated, self.entities[as_tensor(tails)])
+
+    def vectors(self, entities: IntArray) -> Tensor:
+        """The embeddings of some entities."""
+        return self.entities[as_tensor(entities)]
