@@ -6,35 +6,31 @@ import torch
 
 from hire.evidence import EvidenceGraph
 from hire.models.path import PathModel
-from hire.pathexplaining import PathExplanation, explain_path
+from hire.pathexplaining import explain_path
+from hire.reasons import Evidence
 from tests.models.test_path import path_network
 
 PLAYS_FOR, COACHED_BY, IN_CITY = range(3)
-NAMES = ["plays_for", "coached_by", "in_city"]
 # Players 0 to 3, teams 4 to 6, coaches 7 to 9, city 10.
 FACTS = [(0, PLAYS_FOR, 4), (1, PLAYS_FOR, 5), (2, PLAYS_FOR, 6), (3, PLAYS_FOR, 6)]
 FACTS += [(4, COACHED_BY, 7), (5, COACHED_BY, 8), (6, COACHED_BY, 9), (7, IN_CITY, 10), (9, IN_CITY, 10)]
 REFERENCES = np.array([(0, 7), (1, 8), (1, 7)])
 
 
-def named(kind: int) -> str:
-    return NAMES[kind % 3] + ("⁻¹" if kind >= 3 else "")
-
-
 @pytest.fixture
-def explanation() -> PathExplanation:
+def explanation() -> Evidence:
     model = PathModel(path_network(), EvidenceGraph(np.array(FACTS), 11, 3))
     return explain_path(model, model.adapt(REFERENCES), 2, 9)
 
 
-def test_a_rule_with_its_entities_and_support(explanation: PathExplanation) -> None:
+def test_a_rule_with_its_entities_and_support(explanation: Evidence) -> None:
     rule = next(rule for rule in explanation.rules if rule.kinds == (PLAYS_FOR, COACHED_BY))
-    assert rule.text("coach", named) == "coach(h, t) <- plays_for(h, x), coached_by(x, t): 2 of 3 references"
+    assert (rule.support, rule.references) == (2, 3)
     assert [path.entities for path in rule.paths] == [(2, 6, 9)]
     assert rule.weight == pytest.approx(sum(path.weight for path in rule.paths)) and rule.weight
 
 
-def test_only_paths_from_head_to_tail_count(explanation: PathExplanation) -> None:
+def test_only_paths_from_head_to_tail_count(explanation: Evidence) -> None:
     edges = {(h, r, t) for h, r, t in FACTS} | {(t, r + 3, h) for h, r, t in FACTS}
     for rule in explanation.rules:
         for path in rule.paths:
@@ -44,7 +40,7 @@ def test_only_paths_from_head_to_tail_count(explanation: PathExplanation) -> Non
                 assert (one, kind, other) in edges
 
 
-def test_shared_tuples_and_the_most_similar_reference(explanation: PathExplanation) -> None:
+def test_shared_tuples_and_the_most_similar_reference(explanation: Evidence) -> None:
     assert [(shared.kind, shared.entity, shared.support) for shared in explanation.shared] == [(IN_CITY, 10, 2)]
     assert 0 < explanation.shared[0].weight < 1
     assert explanation.most_similar.tail == 7

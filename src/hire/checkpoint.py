@@ -165,14 +165,17 @@ def _explain_misfit(path: Path) -> Iterator[None]:
 
 
 def weights_fingerprint(run: Path) -> str:
-    """Which weights a run has: a checksum of evenly spaced samples of their file."""
-    path = run / MODEL
-    with explain_os_errors(path), path.open("rb") as stream:
-        size = path.stat().st_size
-        digest = hashlib.sha256(str(size).encode())
-        for place in np.linspace(0, max(0, size - SAMPLE_BYTES), SAMPLES).astype(int).tolist():
-            stream.seek(place)
-            digest.update(stream.read(SAMPLE_BYTES))
+    """Which weights a run has: a checksum of evenly spaced samples of their files."""
+    digest = hashlib.sha256()
+    for path in (run / MODEL, run / PATH_MODEL):
+        if path.name == PATH_MODEL and not path.exists():
+            continue
+        with explain_os_errors(path), path.open("rb") as stream:
+            size = path.stat().st_size
+            digest.update(str(size).encode())
+            for place in np.linspace(0, max(0, size - SAMPLE_BYTES), SAMPLES).astype(int).tolist():
+                stream.seek(place)
+                digest.update(stream.read(SAMPLE_BYTES))
     return digest.hexdigest()
 
 

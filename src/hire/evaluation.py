@@ -63,6 +63,7 @@ def rank_task(
     """The ranks of a task's queries: all pairs but the first `shots`, which are the references."""
     everything = np.arange(len(dataset.graph.entities))
     candidates = everything if among_all or task.candidates is None else np.sort(task.candidates)
+    model = model.hiding(task.relation)
     relation = model.adapt(np.asarray(task.pairs[:shots]), None if candidates is everything else candidates)
     queries = np.asarray(task.pairs[shots:])
     true = np.searchsorted(candidates, queries[:, 1])

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hire.datasets import Facts, FewShotDataset
-from hire.graph import Types, expand_rows, row_offsets
+from hire.graph import KnowledgeGraph, Types, expand_rows, row_offsets
 from hire.vocabulary import IntArray
 
 MAX_FAN = 300  # edges of one kind that are walked from an entity; hubs have more, of which these are a fixed sample
@@ -37,6 +37,7 @@ class EvidenceGraph:
         self.relation_count = relation_count
         self.kind_count = 2 * relation_count
         self.types = types
+        self.task_facts: IntArray = np.zeros((0, 3), np.int32)  # what is known besides the background graph
         keys = Facts.of(triples, entity_count, relation_count).keys
         rest, tails = np.divmod(keys, entity_count)
         heads, relations = np.divmod(rest, relation_count)
@@ -59,11 +60,20 @@ class EvidenceGraph:
     @classmethod
     def of(cls, dataset: FewShotDataset, *, train_facts: bool = True) -> EvidenceGraph:
         """The background graph of a dataset, with the facts of its train tasks unless they are not wanted."""
-        graph = dataset.graph
-        known = [np.asarray(graph.triples)]
-        if train_facts:
-            known += [np.insert(task.pairs, 1, task.relation, axis=1) for task in dataset.split("train")]
-        return cls(np.concatenate(known), len(graph.entities), len(graph.relations), graph.types)
+        tasks = dataset.split("train") if train_facts else []
+        facts = [np.insert(task.pairs, 1, task.relation, axis=1) for task in tasks]
+        return cls._of(dataset.graph, np.concatenate([np.zeros((0, 3), np.int32), *facts]))
+
+    @classmethod
+    def _of(cls, graph: KnowledgeGraph, task_facts: IntArray) -> EvidenceGraph:
+        triples = np.concatenate([graph.triples, task_facts])
+        found = cls(triples, len(graph.entities), len(graph.relations), graph.types)
+        found.task_facts = task_facts
+        return found
+
+    def extended(self, graph: KnowledgeGraph) -> EvidenceGraph:
+        """The same with a larger background graph."""
+        return self._of(graph, self.task_facts)
 
     def _compress_profiles(self, pairs: NDArray[np.int64]) -> None:
         """Of each entity, the kinds of edges that leave it and how many there are of each."""

@@ -39,11 +39,11 @@ class Explanation:
         return name + INVERSE_MARK if kind >= count else name
 
     def rule_text(self, rule: Rule) -> str:
-        """Like `coach(h, t) ← plays_for(h, x), led_by(x, t): 4 of 5 references`."""
+        """Like `coach(h, t) <- plays_for(h, x), led_by(x, t): 4 of 5 references`."""
         variables = VARIABLES[len(rule.kinds)]
         ends = zip(rule.kinds, pairwise(variables), strict=True)
         body = ", ".join(f"{self.kind_name(kind)}({a}, {b})" for kind, (a, b) in ends)
-        return f"{self.relation}(h, t) ← {body}: {_of(rule)}"
+        return f"{self.relation}(h, t) <- {body}: {_of(rule)}"
 
     @property
     def sentence(self) -> str:

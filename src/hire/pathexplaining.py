@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -12,76 +10,20 @@ from numpy.typing import NDArray
 
 from hire.graph import expand_rows, row_offsets
 from hire.models.path import PathModel, PathRelation
+from hire.reasons import Evidence, Path, Rule, SharedTuple, SimilarReference
 from hire.references import HEAD, TAIL, ReferenceEvidence
 from hire.walks import HOPS, Layer, Tails, Walks, walks
 
 PATHS_AT_ONCE = 200_000  # bounds the work for two hubs
-VARIABLES = {1: "ht", 2: "hxt", 3: "hxyt"}
 
 
-@dataclass(frozen=True)
-class Path:
-    """A walk from the head to the tail, and how much of the score hangs on its edges."""
-
-    entities: tuple[int, ...]  # the head, what lies between, the tail
-    weight: float
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Paths over the same kinds of edges."""
-
-    kinds: tuple[int, ...]
-    support: int  # references that such a path links, too
-    references: int
-    weight: float  # of all its paths
-    paths: tuple[Path, ...]  # the weightiest first
-
-    def text(self, relation: str, name: Callable[[int], str]) -> str:
-        """Like `coach(h, t) <- plays_for(h, x), led_by(x, t): 4 of 5 references`; name names a kind of edge."""
-        variables = VARIABLES[len(self.kinds)]
-        body = ", ".join(f"{name(kind)}({variables[i]}, {variables[i + 1]})" for i, kind in enumerate(self.kinds))
-        return f"{relation}(h, t) <- {body}: {self.support} of {self.references} references"
-
-
-@dataclass(frozen=True)
-class SharedTuple:
-    """A kind of edge and an entity that it leads to, from the tail and from reference tails alike."""
-
-    kind: int
-    entity: int
-    support: int  # reference tails that have it
-    references: int
-    weight: float  # the part that it makes up of those reference tails' neighbourhoods, by rarity, in the mean
-
-
-@dataclass(frozen=True)
-class SimilarReference:
-    """A reference, and how like the head its head is and how like the tail its tail is, from 0 to 1."""
-
-    head: int
-    tail: int
-    head_similarity: float
-    tail_similarity: float
-
-
-@dataclass(frozen=True)
-class PathExplanation:
-    """The evidence that counted for a tail, the weightiest first."""
-
-    score: float
-    rules: tuple[Rule, ...]
-    shared: tuple[SharedTuple, ...]
-    most_similar: SimilarReference
-
-
-def explain_path(model: PathModel, relation: PathRelation, head: int, tail: int, *, most: int = 10) -> PathExplanation:
+def explain_path(model: PathModel, relation: PathRelation, head: int, tail: int, *, most: int = 10) -> Evidence:
     """Why a tail has the score it has: at most so many rules, paths of each, and shared tuples."""
     evidence = relation.evidence
     block = Tails.of(evidence, np.array([tail]))
     walked = walks(evidence, np.array([head]), block)
     score, weights = _edge_weights(model, relation, block, walked)
-    return PathExplanation(
+    return Evidence(
         score,
         tuple(_rules(evidence, head, tail, walked, weights, most)),
         tuple(shared_tuples(evidence, tail)[:most]),

@@ -132,10 +132,9 @@ class TrainedModel:
         false = np.zeros((0, 2), np.int64) if rejected is None else rejected
         members = self._alike(references[:, 1]) if chosen is None else chosen
         among = None if len(members) == len(self.dataset.graph.entities) else members
-        if len(false):
-            learned = self.model.adapt_against(references, among, false)
-        else:
-            learned = self.model.adapt(references, among)
+        known = None if name is None else self.dataset.graph.relations.find(name)
+        model = self.model if known is None else self.model.hiding(known)
+        learned = model.adapt_against(references, among, false) if len(false) else model.adapt(references, among)
         return TaughtRelation(self, references, members, learned, name, chosen, false)
 
     def _alike(self, entities: IntArray) -> IntArray:

@@ -21,8 +21,8 @@ def path_network(members: int = 2) -> PathNetwork:
 
 
 def scores_of(graph: EvidenceGraph, references: IntArray, heads: IntArray, hidden: int | None = None) -> torch.Tensor:
-    model = PathModel(path_network(), graph)
-    return model.score(model.adapt(references, hidden=hidden), heads, np.arange(graph.entity_count))
+    model = PathModel(path_network(), graph, hidden)
+    return model.score(model.adapt(references), heads, np.arange(graph.entity_count))
 
 
 def test_adding_or_removing_a_tasks_own_facts_changes_no_score(umls: FewShotDataset) -> None:

@@ -37,6 +37,10 @@ class FewShotModel(ABC):
     def score(self, relation: Any, heads: IntArray, tails: IntArray) -> Tensor:
         """How well each tail fits each head, [heads, tails] float32; more is better."""
 
+    def hiding(self, relation: int) -> FewShotModel:
+        """The same model, which looks at no fact of a relation: the one that is asked for, if its facts are known."""
+        return self
+
     def adapt_against(self, references: IntArray, candidates: IntArray | None, rejected: IntArray) -> Any:
         """As `adapt`, where some pairs [n, 2] are known to be false; not every model can learn from those."""
         return self.adapt(references, candidates)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
 from torch import Tensor
 
+from hire.graph import KnowledgeGraph
 from hire.levels.entity import Relation
 from hire.models.base import FewShotModel
 from hire.models.hire import Hire
 from hire.models.path import PathModel, PathRelation
+from hire.pathexplaining import explain_path
+from hire.reasons import Evidence
 from hire.vocabulary import IntArray
 
 
@@ -36,7 +41,29 @@ class HirePath(FewShotModel):
         """Learn a relation from references [shots, 2] at all levels."""
         return JoinedRelation(self.hire.adapt(references, candidates), self.path.adapt(references, candidates))
 
+    def adapt_against(self, references: IntArray, candidates: IntArray | None, rejected: IntArray) -> JoinedRelation:
+        """As `adapt`; HiRe learns from what is false, too."""
+        learned = self.hire.adapt_against(references, candidates, rejected)
+        return JoinedRelation(learned, self.path.adapt(references, candidates))
+
     def score(self, relation: JoinedRelation, heads: IntArray, tails: IntArray) -> Tensor:
         """The sum of logits, [heads, tails]."""
         weight = self.path.network.settings.hire_weight * self.hire.network.log_temperature.exp().item()
         return self.path.score(relation.paths, heads, tails) + weight * self.hire.score(relation.learned, heads, tails)
+
+    def explain(self, relation: JoinedRelation, head: int, tail: int, *, most: int = 10) -> Evidence:
+        """The path level's evidence, with the score of all levels."""
+        score = self.score(relation, np.array([head]), np.array([tail])).item()
+        return replace(explain_path(self.path, relation.paths, head, tail, most=most), score=score)
+
+    def hiding(self, relation: int) -> HirePath:
+        """The same model, whose path level looks at no fact of a relation."""
+        return HirePath(self.hire, self.path.hiding(relation))
+
+    def vectors(self, entities: IntArray) -> Tensor:
+        """HiRe's embeddings of some entities."""
+        return self.hire.vectors(entities)
+
+    def extended(self, graph: KnowledgeGraph) -> HirePath:
+        """Both with the new entities."""
+        return HirePath(self.hire.extended(graph), self.path.extended(graph))

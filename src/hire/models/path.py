@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hire.evidence import EvidenceGraph
+from hire.graph import KnowledgeGraph
 from hire.levels.path import DEGREE, PathNetwork
 from hire.models.base import FewShotModel
 from hire.references import ReferenceEvidence
@@ -33,17 +34,24 @@ class PathModel(FewShotModel):
 
     name = "path"
 
-    def __init__(self, network: PathNetwork, graph: EvidenceGraph) -> None:
+    def __init__(self, network: PathNetwork, graph: EvidenceGraph, hidden: int | None = None) -> None:
         self.network = network
         self.graph = graph
+        self.hidden = hidden  # a relation, no fact of which is looked at
+
+    def hiding(self, relation: int) -> PathModel:
+        """The same model with a hidden relation."""
+        return PathModel(self.network, self.graph, relation)
+
+    def extended(self, graph: KnowledgeGraph) -> PathModel:
+        """The same model with the new entities' facts as evidence."""
+        return PathModel(self.network, self.graph.extended(graph), self.hidden)
 
     @torch.no_grad()
-    def adapt(
-        self, references: IntArray, candidates: IntArray | None = None, *, hidden: int | None = None
-    ) -> PathRelation:
-        """What the references say; of a hidden relation, no fact of the graph is looked at."""
+    def adapt(self, references: IntArray, candidates: IntArray | None = None) -> PathRelation:
+        """What the references say."""
         self.network.eval()
-        evidence = ReferenceEvidence(self.graph, references, hidden)
+        evidence = ReferenceEvidence(self.graph, references, self.hidden)
         features = torch.from_numpy(evidence.kind_features)
         return PathRelation(evidence, [member.weigh(features) for member in self.network.members])
 
