@@ -137,10 +137,9 @@ class ReferenceEvidence:
             for shot, entity in enumerate(self.pairs[:, side]):
                 edges = graph.leaving(np.array([entity]), self.hidden).numbers
                 rarity = graph.tuple_rarity(edges)
-                back = graph.leaving(graph.targets[edges], self.hidden)
-                same = graph.kinds[back.numbers] == graph.inverse(graph.kinds[edges])[back.owners]
-                owners, numbers = back.owners[same], back.numbers[same]
-                np.add.at(shares[side, shot], graph.targets[numbers], rarity[owners] / max(1e-6, rarity.sum()))
+                back = graph.leaving_over(graph.targets[edges], graph.inverse(graph.kinds[edges]))
+                parts = rarity[back.owners] / max(1e-6, rarity.sum())
+                np.add.at(shares[side, shot], graph.targets[back.numbers], parts)
         return shares
 
     @cached_property
