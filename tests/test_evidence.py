@@ -41,6 +41,10 @@ def test_edges_and_counts_are_those_of_plain_loops(triples: list[tuple[int, int,
         kind, target = int(graph.kinds[number]), int(graph.targets[number])
         back = (kind + RELATIONS) % (2 * RELATIONS)
         assert np.exp(log_fans) == pytest.approx([fans[owner, kind], fans[target, back]])
+    over = graph.leaving_over(everyone, np.full(ENTITIES, RELATIONS))
+    assert {(int(owner), int(graph.targets[number])) for owner, number in zip(*over, strict=True)} == {
+        (source, target) for source, kind, target in edges_of(triples) if kind == RELATIONS
+    }
     profiles = graph.profiles(everyone, hidden)
     counts = {
         (int(owner), int(graph.profile_kinds[number])): int(graph.profile_counts[number])

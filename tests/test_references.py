@@ -7,67 +7,8 @@ from hypothesis import strategies as st
 
 from hire.datasets import FewShotDataset
 from hire.evidence import EvidenceGraph
-from hire.references import ENTITY_FEATURES, KIND_FEATURES, ReferenceEvidence
-from tests.test_evidence import ENTITIES, RELATIONS, TRIPLES, edges_of, graph_of
-
-KINDS = 2 * RELATIONS
-
-
-@settings(max_examples=60, deadline=None)
-@given(TRIPLES, st.lists(st.tuples(st.integers(0, ENTITIES - 1), st.integers(0, ENTITIES - 1)), min_size=1, max_size=4))
-def test_paths_are_those_of_plain_loops(triples: list[tuple[int, int, int]], pairs: list[tuple[int, int]]) -> None:
-    hidden = 1
-    edges = edges_of(triples, hidden)
-    shares: dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]] = {name: np.zeros(KINDS) for name in KIND_FEATURES}
-    rules: dict[tuple[int, int], float] = {}
-    for head, tail in pairs:
-        first = {(kind, to) for source, kind, to in edges if source == head and to != tail}
-        last = {(source, kind) for source, kind, to in edges if to == tail and source != head}
-        links = {kind for source, kind, to in edges if (source, to) == (head, tail)}
-        two = {(k1, k2) for k1, middle in first for source, k2 in last if middle == source}
-        three = {
-            (k1, k2, k3)
-            for k1, near in first
-            for source, k2, far in edges
-            if source == near and far != head
-            for start, k3 in last
-            if start == far
-        }
-        for name, kinds in {
-            "links": links,
-            "at heads": {kind for kind, _ in first},
-            "at tails": {kind for _, kind in last},
-            "first of two": {path[0] for path in two},
-            "last of two": {path[1] for path in two},
-            "first of three": {path[0] for path in three},
-            "middle of three": {path[1] for path in three},
-            "last of three": {path[2] for path in three},
-        }.items():
-            shares[name][list(kinds)] += 1 / len(pairs)
-        for path in two:
-            rules[path] = rules.get(path, 0) + 1 / len(pairs)
-    found = ReferenceEvidence(graph_of(triples), np.array(pairs), hidden)
-    for name in ("links", "at heads", "at tails", "first of two", "last of two"):
-        assert found.kind_features[:, KIND_FEATURES.index(name)] / 3 == pytest.approx(shares[name], abs=1e-6), name
-    for name in ("first of three", "middle of three", "last of three"):
-        assert found.kind_features[:, KIND_FEATURES.index(name)] / 3 == pytest.approx(shares[name], abs=1e-6), name
-    assert {(int(key) // KINDS, int(key) % KINDS) for key in found.rules.keys} == set(rules)
-    for key, support in zip(found.rules.keys, found.rules.support, strict=True):
-        assert support == pytest.approx(rules[int(key) // KINDS, int(key) % KINDS])
-
-
-@settings(max_examples=30, deadline=None)
-@given(TRIPLES)
-def test_a_rule_is_trusted_by_how_few_ends_it_has(triples: list[tuple[int, int, int]]) -> None:
-    triples = [*triples, (0, 0, 2), (2, 1, 1)]
-    edges = edges_of(triples)
-    rules = ReferenceEvidence(graph_of(triples), np.array([(0, 1)])).rules
-    assert len(rules.keys)
-    for key, confidence in zip(rules.keys, rules.confidence, strict=True):
-        first, second = divmod(int(key), KINDS)
-        middles = [to for source, kind, to in edges if (source, kind) == (0, first) and to != 1]
-        ends = sum((middle, second) == edge[:2] for middle in middles for edge in edges)
-        assert confidence == pytest.approx(1 / ends)
+from hire.references import ENTITY_FEATURES, ReferenceEvidence
+from tests.test_evidence import ENTITIES, TRIPLES, edges_of, graph_of
 
 
 @settings(max_examples=40, deadline=None)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hire.datasets import FewShotDataset
 from hire.evidence import EvidenceGraph
-from hire.references import ReferenceEvidence
+from hire.references import KIND_FEATURES, ReferenceEvidence
 from hire.walks import HOPS, PAIR_FEATURES, TailInputs, Tails, Walks, walks
 from tests.test_evidence import ENTITIES, TRIPLES, edges_of, graph_of
 
@@ -113,6 +113,16 @@ def test_tasks_behind_one_another_keep_their_walks() -> None:
             for kinds, entities in paths_of(both, 2 + pair // 5, 10 + pair)
         }
         assert moved == paths_of(parts[1], pair // 5, pair)
+
+
+def test_a_hub_is_reached_but_not_passed_by_the_middle_hop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hire.evidence.MAX_DEGREE", 3)
+    graph = graph_of([(0, 0, 4), (1, 0, 4), (4, 1, 2), (4, 1, 5), (5, 0, 3), (2, 0, 3)])
+    evidence = ReferenceEvidence(graph, np.array([(1, 3)]))
+    walked = walks(evidence, np.array([0]), Tails.of(evidence, np.array([2, 3])))
+    assert ((0, 1), (0, 4)) in paths_of(walked, 0, 0)  # over the hub to 2
+    assert not paths_of(walked, 0, 1)  # over the hub and on to 3
+    assert not evidence.kind_features[:, KIND_FEATURES.index("middle of three")].any()
 
 
 def test_an_entity_without_edges_is_reached_by_nothing() -> None:

@@ -17,6 +17,8 @@ from hire.graph import KnowledgeGraph, Types, expand_rows, row_offsets
 from hire.vocabulary import IntArray
 
 MAX_FAN = 300  # edges of one kind that are walked from an entity; hubs have more, of which these are a fixed sample
+MAX_DEGREE = 1_000  # an entity with more edges is reached, but not passed by the middle hop of a walk of three
+SAMPLED = 200_000  # entities of a large graph from which it is counted what occurs together
 PAIRS_AT_ONCE = 1 << 22  # bounds the memory of counting what occurs together
 
 FloatArray = NDArray[np.float32]
@@ -52,7 +54,10 @@ class EvidenceGraph:
         self._compress_profiles(pairs)
         fans = np.repeat(self.profile_counts, self.profile_counts).astype(np.float32)
         kept = (fans <= MAX_FAN) | (_noise(pairs, targets) < MAX_FAN / np.maximum(fans, 1))
-        self.offsets = row_offsets(sources[kept], entity_count)
+        starts = np.concatenate([[0], np.cumsum(kept)])
+        ends = np.concatenate([[0], np.cumsum(self.profile_counts)])
+        self._profile_starts = starts[ends]  # [profile + 1]: where the edges of each profile's entry start
+        self.offsets = self._profile_starts[self.profile_offsets]  # [entities + 1]
         self.kinds = (pairs[kept] % self.kind_count).astype(np.int32)  # [edges]
         self.targets = targets[kept].astype(np.int32)  # [edges]
         self.log_fans = np.log(np.stack([fans[kept], fans[inverse[kept]]], axis=1))  # [edges, 2]: of source, of target
@@ -95,6 +100,20 @@ class EvidenceGraph:
         seen = self.kinds[numbers] % self.relation_count != hidden
         return Edges(owners[seen], numbers[seen])
 
+    def leaving_over(self, entities: IntArray, kinds: IntArray) -> Edges:
+        """The edges of one kind each that leave some entities."""
+        places = self._entries(entities, kinds)
+        found = np.flatnonzero(places >= 0)
+        numbers, owners = expand_rows(self._profile_starts, places[found])
+        return Edges(found[owners], numbers)
+
+    def passed(self, entities: IntArray, hidden: int | None = None) -> NDArray[np.bool_]:
+        """Which entities are no such hubs that the middle hop of a walk leaves them out."""
+        degrees = self.degrees[entities]
+        if hidden is not None:
+            degrees = degrees - self.counts(entities, hidden) - self.counts(entities, hidden + self.relation_count)
+        return np.asarray(degrees <= MAX_DEGREE)
+
     def profiles(self, entities: IntArray, hidden: int | None = None) -> Edges:
         """The entries of some entities' profiles, but those of a hidden relation."""
         numbers, owners = expand_rows(self.profile_offsets, entities)
@@ -105,11 +124,18 @@ class EvidenceGraph:
 
     def counts(self, entities: IntArray, kinds: IntArray | int) -> NDArray[np.int64]:
         """How many edges of a kind leave each entity."""
+        places = self._entries(entities, kinds)
+        counts = np.zeros(places.shape, np.int64)
+        counts[places >= 0] = self.profile_counts[places[places >= 0]]
+        return counts
+
+    def _entries(self, entities: IntArray, kinds: IntArray | int) -> NDArray[np.int64]:
+        """The number of the profile's entry of each entity and kind, or -1."""
         wanted = np.asarray(entities, np.int64) * self.kind_count + kinds
         if not len(self.profile_keys):
-            return np.zeros(wanted.shape, np.int64)
+            return np.full(wanted.shape, -1)
         places = np.minimum(np.searchsorted(self.profile_keys, wanted), len(self.profile_keys) - 1)
-        return np.where(self.profile_keys[places] == wanted, self.profile_counts[places], 0)
+        return np.where(self.profile_keys[places] == wanted, places, -1)
 
     def tuple_rarity(self, edges: NDArray[np.int64]) -> FloatArray:
         """How much it says of an entity that an edge leaves it for just this target: as `rarity`, of the tuple."""
@@ -138,21 +164,28 @@ class EvidenceGraph:
         return np.log((self.entity_count + 1) / (self.kind_sources + 1)).astype(np.float32)
 
     @cached_property
+    def _sample(self) -> NDArray[np.int64]:
+        """All entities of a small graph, or of a large one every so many."""
+        return np.arange(0, self.entity_count, -(-self.entity_count // SAMPLED))
+
+    @cached_property
     def company(self) -> FloatArray:
         """How likely an entity with the one kind of edge has the other, times the rarity of that, [kinds, kinds]."""
-        together = _counted_together(self.profile_offsets, self.profile_kinds, self.kind_count)
+        numbers, owners = expand_rows(self.profile_offsets, self._sample)
+        offsets = row_offsets(owners, len(self._sample))
+        together = _counted_together(offsets, self.profile_kinds[numbers], self.kind_count)
+        sources = np.maximum(np.diag(together), 1)
         np.fill_diagonal(together, 0)
-        share = together / np.maximum(self.kind_sources, 1)[:, None]
-        return (share * self.rarity).astype(np.float32)
+        return (together / sources[:, None] * self.rarity).astype(np.float32)
 
     @cached_property
     def agreement(self) -> FloatArray:
         """How often two kinds link the same pairs, [kinds, kinds]: the cosine of their sets of pairs."""
-        sources = np.repeat(np.arange(self.entity_count), np.diff(self.offsets))
-        links = np.sort((sources * self.entity_count + self.targets) * self.kind_count + self.kinds)
+        numbers, owners = expand_rows(self.offsets, self._sample)
+        links = np.sort((owners * self.entity_count + self.targets[numbers]) * self.kind_count + self.kinds[numbers])
         firsts = np.flatnonzero(np.diff(links // self.kind_count, prepend=-1))
-        offsets = np.append(firsts, len(links))
-        together = _counted_together(offsets, (links % self.kind_count).astype(np.int32), self.kind_count)
+        kinds = (links % self.kind_count).astype(np.int32)
+        together = _counted_together(np.append(firsts, len(links)), kinds, self.kind_count)
         sizes = np.sqrt(np.maximum(np.diag(together), 1))
         return (together / sizes / sizes[:, None]).astype(np.float32)
 

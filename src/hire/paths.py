@@ -48,6 +48,7 @@ def paths_between(graph: EvidenceGraph, head: int, tail: int, hidden: int | None
     last, sources = last[sources != head], sources[sources != head]
     meets, met = np.isin(middles, sources), np.isin(sources, middles)
     near = np.unique(middles)
+    near = near[graph.passed(near, hidden)]
     inner = graph.leaving(near, hidden)
     far = graph.targets[inner.numbers]
     fits = np.isin(far, sources) & (far != head)

@@ -161,7 +161,10 @@ class PathTasks:
         place[pool] = np.arange(len(pool))
         appeal = np.zeros((len(heads), len(pool)))
         owners, entities = np.arange(len(heads)), np.asarray(heads)
-        for weight in (2.0, 1.0):
+        for hop, weight in enumerate((2.0, 1.0)):
+            if hop:
+                passed = graph.passed(entities, evidence.hidden)
+                owners, entities = owners[passed], entities[passed]
             edges = graph.leaving(entities, evidence.hidden)
             owners, entities = owners[edges.owners], graph.targets[edges.numbers]
             inside = place[entities] >= 0

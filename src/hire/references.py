@@ -69,8 +69,8 @@ class ReferenceEvidence:
         self._features = np.zeros((graph.entity_count, len(ENTITY_FEATURES)), np.float32)
         paths = [paths_between(graph, int(head), int(tail), hidden) for head, tail in self.pairs]
         self.rules = Rules.of(paths)
-        self._figures = np.mean([of_one.figures for of_one in paths], axis=0, dtype=np.float32)  # [figures, kinds]
-        self._linked = np.mean([of_one.linked for of_one in paths], axis=0)  # [3]
+        self._figures = np.stack([of_one.figures for of_one in paths]).mean(axis=0)  # [figures, kinds]
+        self._linked = np.stack([of_one.linked for of_one in paths]).mean(axis=0)  # [3]
 
     @cached_property
     def kind_features(self) -> FloatArray:
@@ -137,10 +137,9 @@ class ReferenceEvidence:
             for shot, entity in enumerate(self.pairs[:, side]):
                 edges = graph.leaving(np.array([entity]), self.hidden).numbers
                 rarity = graph.tuple_rarity(edges)
-                back = graph.leaving(graph.targets[edges], self.hidden)
-                same = graph.kinds[back.numbers] == graph.inverse(graph.kinds[edges])[back.owners]
-                owners, numbers = back.owners[same], back.numbers[same]
-                np.add.at(shares[side, shot], graph.targets[numbers], rarity[owners] / max(1e-6, rarity.sum()))
+                back = graph.leaving_over(graph.targets[edges], graph.inverse(graph.kinds[edges]))
+                parts = rarity[back.owners] / max(1e-6, rarity.sum())
+                np.add.at(shares[side, shot], graph.targets[back.numbers], parts)
         return shares
 
     @cached_property

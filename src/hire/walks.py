@@ -224,8 +224,10 @@ def _second_hop(
 ) -> tuple[_Hop, _Reached, NDArray[np.int32]]:
     """The hop to what is wanted, what is reached by it or was before, and its place in a table [queries, ends]."""
     graph = evidence.graph
-    edges = graph.leaving(near.entities, evidence.hidden)
-    cells = _cells(near.queries[edges.owners], tails.place[graph.targets[edges.numbers]], wanted)
+    passed = np.flatnonzero(graph.passed(near.entities, evidence.hidden))
+    edges = graph.leaving(near.entities[passed], evidence.hidden)
+    starts = passed[edges.owners]
+    cells = _cells(near.queries[starts], tails.place[graph.targets[edges.numbers]], wanted)
     leads = np.flatnonzero(cells >= 0)
     stay_cells = _cells(near.queries, tails.place[near.entities], wanted)
     staying = np.flatnonzero(stay_cells >= 0)
@@ -237,7 +239,7 @@ def _second_hop(
     stays = np.full(len(far), -1)
     stays[places[stay_cells[staying]]] = staying
     queries, ends = np.divmod(far, max(1, wanted.shape[1]))
-    hop = _Hop(edges.owners[leads], places[cells[leads]], edges.numbers[leads])
+    hop = _Hop(starts[leads], places[cells[leads]], edges.numbers[leads])
     return hop, _Reached(queries, tails.ends[ends], stays), places.reshape(wanted.shape)
 
 
