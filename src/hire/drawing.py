@@ -87,7 +87,8 @@ def explanation_svg(explanation: dict[str, Any]) -> str:
     left, right = POLES["head"] - 280, POLES["tail"]
     lines = [_line("target", left, middle, right, middle)]
     marks = []
-    for (rule, path), y in zip(paths, _spread(len(paths), height), strict=True):
+    rows = _spread(len(paths) + len(paths) % 2, height)  # an even number of them: the middle is the answer's own
+    for (rule, path), y in zip(paths, rows, strict=False):
         step = (right - left) / (len(path) - 1)
         places = [(left + step * i, middle if i in (0, len(path) - 1) else y) for i in range(len(path))]
         for (x1, y1), (x2, y2), kind in zip(places, places[1:], rule["kinds"], strict=False):
