@@ -57,7 +57,7 @@ def umls_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = preset("fast").changed(
         model={"dimension": 16, "learner_start": 0.1},
         training={"steps": 3, "tasks": 4},
-        embedding={"steps": 60, "dimension": 16},
+        embedding={"steps": 20, "dimension": 16},
     )
     directory = tmp_path_factory.mktemp("runs") / "umls"
     with pytest.MonkeyPatch.context() as patch:

@@ -58,7 +58,7 @@ def test_a_sure_model_has_small_answer_sets() -> None:
 def test_confidence_rises_with_the_score() -> None:
     scores = np.random.default_rng(0).normal(size=30).astype(np.float32)
     confidences = fit(drawn(0)).confidences(scores, np.argsort(scores))
-    assert (np.diff(confidences) >= 0).all() and 0 < confidences[0] and confidences[-1] < 1
+    assert (np.diff(confidences) >= 0).all() and confidences[0] > 0 and confidences[-1] < 1
 
 
 def test_a_true_tail_that_is_no_candidate_is_never_covered() -> None:

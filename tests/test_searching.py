@@ -71,13 +71,13 @@ def test_slips_are_forgiven(names: EntityNames, slip: str) -> None:
 
 def test_among_many_matches_none_that_begins_with_the_text_is_lost() -> None:
     strings = [f"x{i}ab" for i in range(2_000)] + ["abc", "ab"]
-    graph = KnowledgeGraph.of(Vocabulary.of(strings), Vocabulary.of(["r"]), np.zeros((0, 3)))
+    graph = KnowledgeGraph.of(Vocabulary.of(strings), Vocabulary.of(["r"]), np.zeros((0, 3), np.int32))
     assert found(EntityNames(graph), "ab", 3) == ["ab", "abc", "x0ab"]
 
 
 def test_names_may_hold_anything() -> None:
     strings = ["", "a\nb", "İstanbul", "a"]
-    names = EntityNames(KnowledgeGraph.of(Vocabulary.of(strings), Vocabulary.of(["r"]), np.zeros((0, 3))))
+    names = EntityNames(KnowledgeGraph.of(Vocabulary.of(strings), Vocabulary.of(["r"]), np.zeros((0, 3), np.int32)))
     assert found(names, "a b") == ["a\nb"]
     assert found(names, "stanbul") == ["İstanbul"]
     assert found(names, "\ud800") == []
