@@ -246,6 +246,8 @@ class TaughtRelation:
         if self._calibration is None or place == len(self.candidates) or self.candidates[place] != tail:
             return None
         scores = self.candidate_scores(np.array([head]), known=True)[0]
+        if np.isneginf(scores[place]):
+            return None
         return float(self._calibration.confidences(scores, np.array([place]))[0])
 
     @property
