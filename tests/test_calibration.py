@@ -81,6 +81,13 @@ def test_ties_and_padding() -> None:
     assert np.exp(outcomes.rest[1]) == pytest.approx(weight / (2 + weight))
 
 
+def test_a_head_without_candidates_does_no_harm() -> None:
+    scores = np.array([[-np.inf, -np.inf], [1, 0]], np.float32)
+    outcomes = Outcomes.of(0, scores, np.array([0, 1]), np.array([0, 0]))
+    assert np.isneginf(outcomes.shown[0]).all() and np.isneginf(outcomes.rest[0]).all()
+    assert report(fit(outcomes), outcomes)["reachable"] == 0.5
+
+
 @pytest.mark.parametrize("right", [True, False])
 def test_answers_that_are_all_right_or_all_wrong_do_no_harm(right: bool) -> None:
     scores = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)

@@ -151,7 +151,9 @@ def test_a_calibrated_run_has_confidence(umls_run: Path) -> None:
     middle = confidences[7]
     assert len(relation.predict("plant", k=20, threshold=middle)) == 8
     assert relation.predict("plant", k=20, threshold=1.0) == []
-    assert relation.explain("plant", answers[0].tail).confidence == pytest.approx(confidences[0], abs=0.05)
+    assert relation.explain("plant", answers[0].tail).confidence == pytest.approx(confidences[0])
+    assert relation.explain("virus", "organism").confidence is not None  # though it is known
+    assert relation.explain("virus", "virus").confidence is None
     sizes = [len(relation.answer_set("plant", confidence)) for confidence in (0.5, 0.8, 0.99)]
     assert sizes == sorted(sizes) and sizes[0] >= 1
     assert relation.answer_set("plant", 0.5)[0] == answers[0]

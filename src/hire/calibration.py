@@ -67,7 +67,7 @@ class Outcomes:
         for number, temperature in enumerate(TEMPERATURES):
             with np.errstate(divide="ignore"):
                 masses = np.log(np.cumsum(np.exp(rising / temperature), axis=1))
-            totals = masses[:, -1]
+            totals = np.where(np.isfinite(high[:, 0]), masses[:, -1], 0)  # a head may have no candidate at all
             shown[:, : best.shape[1], number] = rising[:, ::-1][:, :SHOWN] / temperature - totals[:, None]
             mass[there, number] = of_true / temperature - totals[rows[there]]
             below = masses[rows[there], lowest] - totals[rows[there]]

@@ -65,6 +65,8 @@ class Explanation:
             )
         similar = evidence.most_similar
         alike = f"{label(similar.head)} → {label(similar.tail)}"
+        if similar.tail == self.tail:
+            reasons.append(f"{label(self.tail)} is the tail of a reference itself")
         if not reasons:
             return f"The graph itself links the two like no reference; to the model they are most like {alike}."
         return f"{'; '.join(reasons)}; the most similar reference is {alike}."
@@ -205,11 +207,11 @@ def _links(
 def _shared(
     graph: KnowledgeGraph, reference_tails: IntArray, tail: int, hidden: int | None, most: int
 ) -> list[SharedTuple]:
-    """The neighbourhood tuples that a tail shares with reference tails; rare ones weigh more."""
+    """The neighbourhood tuples that a tail shares with other reference tails; rare ones weigh more."""
     ours = set(map(tuple, _neighbors(graph, tail, hidden).tolist()))
     counts = Counter(
         each
-        for other in reference_tails.tolist()
+        for other in reference_tails[reference_tails != tail].tolist()
         for each in set(map(tuple, _neighbors(graph, other, hidden).tolist()))
     )
     everything, shots = len(graph.entities), len(reference_tails)

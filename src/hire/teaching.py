@@ -244,8 +244,11 @@ class TaughtRelation:
         place = int(np.searchsorted(self.candidates, tail))
         if self._calibration is None or place == len(self.candidates) or self.candidates[place] != tail:
             return None
-        scores = self.candidate_scores(np.array([head]), known=True)[0]
-        return float(self._calibration.confidences(scores, np.array([place]))[0])
+        for known in (False, True):  # beside the same candidates as `predict` has it, unless it is known
+            scores = self.candidate_scores(np.array([head]), known=known)[0]
+            if scores[place] > -np.inf:
+                return float(self._calibration.confidences(scores, np.array([place]))[0])
+        return None
 
     @property
     def _calibration(self) -> Calibration | None:

@@ -225,11 +225,18 @@ def explain(
     "--shots", type=POSITIVE, multiple=True, help="Numbers of references to calibrate for [default: 1, 3, 5]."
 )
 @option("--draws", type=POSITIVE, default=3, help="Sets of references of each task.")
+@option(
+    "--candidates",
+    "among",
+    type=click.Choice(["taught", "task"]),
+    default="taught",
+    help="Ask among the candidates that teaching chooses, as hire predict does, or those the dataset lists for a task.",
+)
 @click.option("--check", type=click.Choice(["train", "dev", "test"]), help="Only tell how well it holds for a split.")
 @dataset_option
 @json_option
 def calibrate(
-    run: Path, shots: tuple[int, ...], draws: int, check: str | None, dataset: str | None, as_json: bool
+    run: Path, shots: tuple[int, ...], draws: int, among: Any, check: str | None, dataset: str | None, as_json: bool
 ) -> None:
     """Find out on the dev tasks what the scores of RUN mean, so that answers have a confidence.
 
@@ -248,7 +255,10 @@ def calibrate(
 
     trained = load(run, dataset)
     wanted = shots or SHOTS
-    found = check_split(trained, check, wanted, draws) if check else calibrate_run(trained, run, wanted, draws)
+    if check:
+        found = check_split(trained, check, wanted, draws, among)
+    else:
+        found = calibrate_run(trained, run, wanted, draws, among)
     if as_json:
         print_json({"run": str(run), **found})
         return
