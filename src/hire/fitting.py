@@ -199,7 +199,7 @@ def _train_paths(trainer: PathTrainer, run: Path, deadline: float | None) -> boo
         return True
     if (run / PATH_STATE).exists():
         _load_state(trainer, run / PATH_STATE)
-    steps = trainer.training.steps
+    steps = trainer.steps
 
     def keep() -> None:
         save_tensors(run / PATH_STATE, _state(trainer))

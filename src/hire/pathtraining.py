@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import closing
 from copy import deepcopy
@@ -36,7 +37,8 @@ IS_TAIL, POPULARITY, DEGREE = (ENTITY_FEATURES.index(name) for name in ("is a ta
 class PathTrainingSettings:
     """How the path level is trained."""
 
-    steps: int = 800
+    steps: int = 800  # at most
+    passes: float = 1.0  # over all facts as queries, at most: a small graph needs fewer steps
     tasks: int = 4  # in a step
     queries: int = 16  # of a task
     shots: tuple[int, ...] = (1, 1, 2, 3, 5, 5)  # each task draws one of them
@@ -96,6 +98,10 @@ class PathTasks:
         numbers = np.repeat(np.arange(len(self.tasks)), [len(task.pairs) for task in self.tasks])
         pairs = np.concatenate([task.pairs for task in self.tasks])
         self._facts = Facts.of(np.insert(pairs, 1, numbers, axis=1), graph.entity_count, len(self.tasks))
+
+    def __len__(self) -> int:
+        """All facts of all tasks."""
+        return len(self._facts.keys)
 
     def batch(self, step: int) -> PathBatch:
         """The batch of a step."""
@@ -194,6 +200,8 @@ class PathTrainer:
         self.optimizer = torch.optim.AdamW(
             self.network.parameters(), lr=self.training.rate, weight_decay=self.training.decay
         )
+        of_one_pass = len(self.tasks) / (self.training.tasks * self.training.queries)
+        self.steps = min(self.training.steps, math.ceil(self.training.passes * of_one_pass))
         self.step = 0
         self.losses: list[float] = []
 
@@ -213,7 +221,7 @@ class PathTrainer:
     def steps_left(self) -> Iterator[float]:
         """Takes all steps that are left, with batches drawn ahead; gives the loss of each."""
         with closing(drawn_ahead(self.tasks.batch, self.step)) as batches:
-            while self.step < self.training.steps:
+            while self.step < self.steps:
                 yield self.train_step(next(batches))
 
     def train_step(self, batch: PathBatch | None = None) -> float:
@@ -229,7 +237,7 @@ class PathTrainer:
         loss.backward()  # type: ignore[no-untyped-call]
         for member in self.network.members:
             torch.nn.utils.clip_grad_norm_(member.parameters(), settings.clip)
-        share = min(1.0, (self.step + 1) / settings.warm_up) * max(settings.final_rate, 1 - self.step / settings.steps)
+        share = min(1.0, (self.step + 1) / settings.warm_up) * max(settings.final_rate, 1 - self.step / self.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = settings.rate * share
         self.optimizer.step()

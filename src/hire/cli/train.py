@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from hire.cli.output import NATURAL, POSITIVE, json_option, option, print_json, 
 from hire.errors import HireError
 
 DEVICES = ("auto", "cpu", "cuda")
+MODELS = ("hire", "hire-path")
 EMBEDDINGS = ("transe", "transh", "transd", "distmult", "complex", "complex-n3")
 
 
@@ -72,7 +73,7 @@ def pretrain(
 @click.command()
 @click.argument("dataset")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder of the run.")
-@option("--model", type=click.Choice(["hire"]), default="hire", help="The few-shot system.")
+@click.option("--model", type=click.Choice(MODELS), help="The few-shot system, without or with the path level.")
 @option("--preset", type=click.Choice(["best", "fast", "paper"]), default="fast", help="The other settings' defaults.")
 @option("--shots", type=POSITIVE, multiple=True, help="References in training; several times for several K.")
 @option("--regime", type=click.Choice(["tasks", "in-train"]), help="What serves as a task.")
@@ -119,7 +120,10 @@ def train(dataset: str, output: Path, resume: bool, as_json: bool, **options: An
         },
         embedding={"dimension": dimension, "steps": options["embedding_steps"], "seed": seed},
         fit={"evaluate_every": options["evaluate_every"], "patience": options["patience"]},
+        path_training={"seed": seed},
     )
+    if options["model"] is not None:
+        settings = replace(settings, path=preset("best" if options["model"] == "hire-path" else "fast").path)
     found = fit(
         dataset,
         output,
