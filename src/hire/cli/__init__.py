@@ -14,6 +14,7 @@ import click
 from hire import __version__, progress
 from hire.cli.data import data
 from hire.cli.demo import demo
+from hire.cli.serve import serve
 from hire.cli.train import evaluate, pretrain, train
 from hire.errors import HireError
 
@@ -31,6 +32,7 @@ def hire() -> None:
       hire data build graph.nt -o my-graph       your own graph
       hire train my-graph -o runs/my-graph
       hire evaluate runs/my-graph --shots 3
+      hire serve runs/my-graph                   in the browser
     """
     progress.show()
 
@@ -40,6 +42,7 @@ hire.add_command(demo)
 hire.add_command(pretrain)
 hire.add_command(train)
 hire.add_command(evaluate)
+hire.add_command(serve)
 
 
 def main(arguments: list[str] | None = None) -> None:
