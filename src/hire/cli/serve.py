@@ -73,10 +73,10 @@ def serve_run(
     """Serve a run until Ctrl-C or SIGTERM."""
     import os
 
-    from hire.service.guards import Limits, is_loopback
-
     if not all(map(find_spec, ("fastapi", "uvicorn"))):
         raise HireError("the service needs fastapi and uvicorn", remedy="pip install 'hire[serve]'")
+    from hire.service.guards import Limits, is_loopback
+
     if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token != ""):
         raise HireError("the token must be printable ASCII without spaces around it", remedy="choose another token")
     if token is None and not open_to_all and not is_loopback(host):

@@ -322,7 +322,8 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def no_route(_request: Request, error: HTTPException) -> JSONResponse:
-        return problem(error.status_code, str(error.detail).lower(), "see /docs for what there is")
+        remedy = getattr(error, "remedy", "see /docs for what there is")
+        return problem(error.status_code, str(error.detail).lower(), remedy)
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> JSONResponse:

@@ -15,6 +15,8 @@ from ipaddress import ip_address
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
+from starlette.exceptions import HTTPException
+
 from hire.errors import HireError
 
 Message = MutableMapping[str, Any]
@@ -111,8 +113,12 @@ class Metrics:
         return "\n".join(lines) + "\n"
 
 
-class _TooLargeError(Exception):
-    """A body is longer than allowed."""
+class TooLargeError(HTTPException):
+    """A body is longer than allowed; FastAPI passes on only errors of this kind while it reads a body."""
+
+    def __init__(self, most_bytes: int) -> None:
+        super().__init__(413, f"the request has more than {most_bytes:,} bytes")
+        self.remedy = "send less at once"
 
 
 class Guard:
@@ -148,9 +154,6 @@ class Guard:
                 return
             async with asyncio.timeout(self.limits.seconds):
                 await self.app(scope, self._limited(receive), guarded_send)
-        except _TooLargeError:
-            if not status:
-                await refuse(guarded_send, *self._too_large())
         except TimeoutError:
             if not status:
                 seconds = f"{self.limits.seconds:g} s"
@@ -176,11 +179,9 @@ class Guard:
                 return 401, "a token is needed", "send it as Authorization: Bearer TOKEN"
         length = headers.get("content-length", "0")
         if not length.isdecimal() or len(length) > 15 or int(length) > self.limits.body_bytes:
-            return self._too_large()
+            error = TooLargeError(self.limits.body_bytes)
+            return error.status_code, error.detail, error.remedy
         return None
-
-    def _too_large(self) -> tuple[int, str, str]:
-        return 413, f"the request has more than {self.limits.body_bytes:,} bytes", "send less at once"
 
     def _limited(self, receive: Receive) -> Receive:
         received = 0
@@ -190,7 +191,7 @@ class Guard:
             message = await receive()
             received += len(message.get("body", b""))
             if received > self.limits.body_bytes:
-                raise _TooLargeError
+                raise TooLargeError(self.limits.body_bytes)
             return message
 
         return limited

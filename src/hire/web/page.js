@@ -228,6 +228,18 @@ function clearAnswers() {
   $("head").value = "";
 }
 
+const pairKey = ({ head, tail }) => `${head}\n${tail}`;
+
+async function tryExample({ name, references, heads }) {
+  $("known").checked = true; // the dataset has answers to compare with
+  const same = (relation) => relation.name === name && relation.references.map(pairKey).join() === references.map(pairKey).join();
+  const relation = (await ask("api/relations")).find(same);
+  const head = heads[0]?.entity;
+  if (relation) await open(relation, head);
+  else await teach(name, references.map(({ head, tail }) => ({ head, tail })), head);
+  $("answers").querySelector(".answer")?.focus();
+}
+
 async function teach(name, references, head) {
   const relation = await ask("api/relations", { method: "POST", body: { name, references } });
   await open(relation, head);
@@ -242,14 +254,7 @@ async function showExamples() {
     state.heads[example.name] = example.heads;
   }
   $("examples").replaceChildren(...examples.slice(0, MOST_EXAMPLES).map((example) => make("li", {}, make(
-    "button", {
-      type: "button",
-      onclick: told(async () => {
-        $("known").checked = true; // the dataset has answers to compare with
-        await teach(example.name, example.references.map(({ head, tail }) => ({ head, tail })), example.heads[0]?.entity);
-        $("answers").querySelector(".answer")?.focus();
-      }),
-    },
+    "button", { type: "button", onclick: told(() => tryExample(example)) },
     example.name, make("small", {}, example.references.map((pair) => `${pair.head_label} → ${pair.tail_label}`).join("; ")),
   ))));
 }
@@ -304,7 +309,8 @@ async function predict(head, keep = null) {
   state.answers = found.answers;
   for (const answer of found.answers) state.labels[answer.tail] = answer.label;
   showAnswers();
-  say(found.answers.length ? `${found.answers.length} answers for ${labelOf(head)}` : `No answers left for ${labelOf(head)}`);
+  const by = found.answers[0]?.confidence === null ? "score" : "confidence";
+  say(found.answers.length ? `${found.answers.length} answers for ${labelOf(head)}, by ${by}` : `No answers left for ${labelOf(head)}`);
   if (keep !== null && found.answers.length) await choose(Math.min(keep, found.answers.length - 1));
   else { state.chosen = -1; $("why").hidden = true; }
 }
@@ -316,11 +322,11 @@ function figure({ score, confidence }) {
 }
 
 function showAnswers() {
-  const said = new Map([...state.relation.references, ...state.relation.accepted].map((pair) => [`${pair.head}\n${pair.tail}`, true]));
+  const said = new Set([...state.relation.references, ...state.relation.accepted].map(pairKey));
   $("answers").replaceChildren(...state.answers.map((answer, number) => {
-    const mark = said.has(`${state.head}\n${answer.tail}`) ? " ✓ said" : answer.known ? " in the data" : "";
+    const mark = said.has(pairKey({ head: state.head, tail: answer.tail })) ? " ✓ said" : answer.known ? " in the data" : "";
     return make("li", {},
-      make("button", { type: "button", class: "answer", "aria-pressed": "false", onclick: told(() => choose(number)), onfocus: () => { state.chosen = number; } },
+      make("button", { type: "button", class: "answer", "aria-pressed": "false", onclick: told(async () => { await choose(number); $("why").scrollIntoView({ block: "nearest" }); }), onfocus: () => { state.chosen = number; } },
         make("span", {}, `${number + 1}. ${answer.label}`, make("span", { class: "mark" }, mark)), ...figure(answer)),
       make("button", { type: "button", class: "accept", "aria-label": `accept ${answer.label}`, title: "accept (a)", onclick: told(() => judgeAnswer(number, "accepted")) }, "✓"),
       make("button", { type: "button", class: "reject", "aria-label": `reject ${answer.label}`, title: "reject (r)", onclick: told(() => judgeAnswer(number, "rejected")) }, "✗"),
