@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from hire import __version__
+from hire.calibration import Calibration
 from hire.datasets import FewShotDataset
 from hire.embeddings import Embeddings
 from hire.errors import HireError
@@ -21,8 +22,10 @@ from hire.models.hire import Hire, HireNetwork, HireSettings
 from hire.settings import RunSettings
 
 CONFIG, MODEL, STATE, METRICS = "config.json", "model.safetensors", "state.safetensors", "metrics.jsonl"
+CALIBRATION = "calibration.json"
 PARTS = ("model", "training", "embedding", "fit")  # of the settings
 FORMAT = 2
+SAMPLES, SAMPLE_BYTES = 64, 1 << 16  # of a file of weights: millions of entities are too much to read for a checksum
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, str] | None = None) -> None:
@@ -138,6 +141,38 @@ def load_model(run: Path, dataset: FewShotDataset) -> Hire:
         return Hire(network.eval(), tensors["entities"], tensors["projections"], config["training"]["seed"])
     except (RuntimeError, KeyError) as error:
         raise HireError("does not fit the settings of the run", file=run / MODEL, remedy="train again") from error
+
+
+def weights_fingerprint(run: Path) -> str:
+    """Which weights a run has: a checksum of evenly spaced samples of their file."""
+    path = run / MODEL
+    with explain_os_errors(path), path.open("rb") as stream:
+        size = path.stat().st_size
+        digest = hashlib.sha256(str(size).encode())
+        for place in np.linspace(0, max(0, size - SAMPLE_BYTES), SAMPLES).astype(int).tolist():
+            stream.seek(place)
+            digest.update(stream.read(SAMPLE_BYTES))
+    return digest.hexdigest()
+
+
+def write_calibration(run: Path, calibrations: dict[int, Calibration], about: dict[str, Any]) -> None:
+    """Write what scores mean, for each number of references, and how it was found out."""
+    content = {str(shots): calibration.to_dict() for shots, calibration in calibrations.items()}
+    write_json(run / CALIBRATION, {"weights": weights_fingerprint(run), "shots": content, **about})
+
+
+def read_calibration(run: Path) -> dict[int, Calibration]:
+    """What scores mean, for each number of references; nothing if that was not found out for these weights."""
+    path = run / CALIBRATION
+    if not path.exists():
+        return {}
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        if content["weights"] != weights_fingerprint(run):
+            return {}
+        return {int(shots): Calibration.from_dict(found) for shots, found in content["shots"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise HireError(f"is no calibration ({error})", file=path, remedy="hire calibrate makes it anew") from error
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

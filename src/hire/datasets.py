@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,13 @@ class Facts:
         facts = cls(np.zeros(0, np.int64), entity_count, relation_count)
         facts.keys = distinct(facts.keys_of(*triples.T))
         return facts
+
+    def extended(self, triples: IntArray, entity_count: int) -> Facts:
+        """With more facts, among more entities."""
+        more = Facts.of(triples, entity_count, self.relation_count)
+        pairs, tails = np.divmod(self.keys, self.entity_count)
+        more.keys = distinct(np.concatenate([pairs * entity_count + tails, more.keys]))
+        return more
 
     def keys_of(self, heads: Any, relations: Any, tails: Any) -> Any:
         """One number for each fact; facts of the same head and relation are neighbours."""
@@ -191,6 +198,11 @@ class FewShotDataset:
                     remedy="ask for fewer shots, or take the relation out of the tasks",
                 )
         return tasks
+
+    def extended(self, names: Sequence[str], triples: IntArray) -> FewShotDataset:
+        """The dataset with new entities behind the others, and with more facts in the background graph."""
+        graph = self.graph.extended(names, triples)
+        return replace(self, graph=graph, facts=self.facts.extended(triples, len(graph.entities)))
 
     def save(self, directory: Path, *, overwrite: bool = False) -> None:
         """Write the dataset as a directory that opens by memory map; whole or not at all."""

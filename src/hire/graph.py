@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -128,6 +129,16 @@ class KnowledgeGraph:
         neighbors[:, 0] = np.stack([kinds, kinds + len(relations)], axis=1).ravel()[order]
         neighbors[:, 1] = np.stack([tails, heads], axis=1).ravel()[order]
         return cls(entities, relations, triples, offsets, neighbors, labels, types)
+
+    def extended(self, names: Sequence[str], triples: IntArray) -> KnowledgeGraph:
+        """The graph with some new entities, without label or type, behind the others, and with more triples."""
+        labels = None if self.labels is None else self.labels.extended([""] * len(names))
+        types = self.types
+        if types is not None:
+            offsets = np.append(types.offsets, np.full(len(names), types.offsets[-1]))
+            types = Types(types.names, offsets, types.members)
+        everything = np.concatenate([self.triples, triples])
+        return KnowledgeGraph.of(self.entities.extended(names), self.relations, everything, labels, types)
 
     @cached_property
     def degrees(self) -> NDArray[np.int64]:

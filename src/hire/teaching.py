@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hire.calibration import Calibration, for_shots
 from hire.catalog import open_dataset
-from hire.checkpoint import load_model, read_config
+from hire.checkpoint import load_model, read_calibration, read_config
 from hire.datasets import FewShotDataset, candidates_by_type
 from hire.errors import HireError
 from hire.explaining import Explanation, find_evidence
@@ -25,6 +26,9 @@ UNNAMED = "taught"  # what a relation is called that was given no name
 SCORES_AT_ONCE = 1 << 22  # bounds the memory of many heads
 ENTITIES_AT_ONCE = 1 << 17  # bounds the memory of many candidates
 HEADS_AT_ONCE = 256
+
+
+Direction = Literal["out", "in"]
 
 
 class Answer(NamedTuple):
@@ -55,6 +59,8 @@ class TrainedModel:
 
     model: FewShotModel
     dataset: FewShotDataset
+    calibrations: Mapping[int, Calibration] = field(default_factory=dict)  # by the number of references
+    newcomers: int = 0  # the last entities, which were not there at training
 
     @cached_property
     def names(self) -> EntityNames:
@@ -65,6 +71,37 @@ class TrainedModel:
         """At most k entities whose id or label is a text, begins with it, holds it or resembles it, the best first."""
         graph = self.dataset.graph
         return [Match(graph.entities[number], graph.label(number)) for number in self.names.search(text, k)]
+
+    def with_entities(self, entities: Mapping[str, Iterable[tuple[str, str, Direction]]]) -> TrainedModel:
+        """The model with entities that were not there at training, each given with a few facts of its own.
+
+        A fact is (relation, other entity, "out") if the new entity is its head, and "in" if it is its tail. The new
+        entities can be heads, and are candidates of whatever is taught afterwards.
+        """
+        triples = [
+            (name, relation, other) if direction == "out" else (other, relation, name)
+            for name, facts in entities.items()
+            for relation, other, direction in facts
+        ]
+        return self.with_facts(triples, list(entities))
+
+    def with_facts(self, triples: Sequence[tuple[str, str, str]], new: Sequence[str] = ()) -> TrainedModel:
+        """The model with more facts (head, relation, tail); the new entities in them, if not given, are the unknown."""
+        graph = self.dataset.graph
+        if not new:
+            new = list(dict.fromkeys(name for h, _, t in triples for name in (h, t) if name not in graph.entities))
+        known = [name for name in new if name in graph.entities]
+        if known:
+            raise HireError(f"the entity {known[0]!r} is there already", remedy="give only new ones")
+        numbers = {name: number for number, name in enumerate(new, len(graph.entities))}
+
+        def number(name: str) -> int:
+            return numbers[name] if name in numbers else self.names.number(name)
+
+        rows = [(number(h), graph.relations.number(r), number(t)) for h, r, t in triples]
+        dataset = self.dataset.extended(new, np.array(rows, np.int32).reshape(-1, 3))
+        model = self.model.extended(dataset.graph)
+        return TrainedModel(model, dataset, self.calibrations, self.newcomers + len(new))
 
     def teach(
         self,
@@ -106,7 +143,8 @@ class TrainedModel:
         graph = self.dataset.graph
         if graph.types is None:
             return np.arange(len(graph.entities))
-        return candidates_by_type(graph, entities).astype(np.int64)
+        alike = candidates_by_type(graph, entities).astype(np.int64)
+        return np.union1d(alike, np.arange(len(graph.entities) - self.newcomers, len(graph.entities)))
 
     def _pairs(self, names: Iterable[tuple[str, str]]) -> IntArray:
         flat = [self.names.number(name) for pair in names for name in pair]
@@ -145,8 +183,8 @@ class TaughtRelation:
     def predict(self, head: str, k: int = 10, *, known: bool = False, threshold: float | None = None) -> list[Answer]:
         """The k best tails of a head, best first.
 
-        Tails that are known already, from the examples or the dataset, are among them only if asked for; those whose
-        confidence is below a threshold are not.
+        Tails that are known already, from the examples or the dataset, are among them only if asked for, and the head
+        itself only if an example has it so; tails whose confidence is below a threshold are not.
         """
         numbers = np.array([self.owner.names.number(head)])
         return self._answers(numbers, k, known, threshold)[0]
@@ -169,11 +207,24 @@ class TaughtRelation:
         blocks = [heads[start : start + ENTITIES_AT_ONCE] for start in range(0, len(heads), ENTITIES_AT_ONCE)]
         scores = np.concatenate([self._score(block, np.array([number]))[:, 0] for block in blocks])
         false = [self.rejected] if known else [self.rejected, self.references]
+        if not self._reflexive:
+            scores[heads == number] = -np.inf
         for pairs in false:
             scores[np.isin(heads, pairs[pairs[:, 1] == number, 0])] = -np.inf
         if not known and self._relation is not None:
             scores[self.owner.dataset.facts.contain(heads, self._relation, number)] = -np.inf
         return [HeadAnswer(graph.entities[int(heads[place])], float(scores[place])) for place in _best(scores, k)]
+
+    def answer_set(self, head: str, confidence: float = 0.9) -> list[Answer]:
+        """The tails, best first, among which the answer is with a confidence; few where the model is sure.
+
+        Of the true answers to questions about relations like the dev tasks, that share is in such sets.
+        """
+        if not 0 < confidence < 1:
+            raise HireError(f"{confidence} is no confidence", remedy="give a number between 0 and 1")
+        calibration = self._needed_calibration
+        scores = self.candidate_scores(np.array([self.owner.names.number(head)]))[0]
+        return self._named(scores, calibration.answer_set(scores, confidence))
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """How well each (head, tail) fits, as `predict` scores it."""
@@ -188,22 +239,57 @@ class TaughtRelation:
         evidence = find_evidence(
             owner.model, graph, self.learned, self.references, pair, hidden=self._relation, most=most
         )
-        return Explanation(graph, self.name or UNNAMED, *pair, evidence, None)
+        return Explanation(graph, self.name or UNNAMED, *pair, evidence, self._confidence(*pair))
+
+    def _confidence(self, head: int, tail: int) -> float | None:
+        place = int(np.searchsorted(self.candidates, tail))
+        if self._calibration is None or place == len(self.candidates) or self.candidates[place] != tail:
+            return None
+        scores = self.candidate_scores(np.array([head]), known=True)[0]
+        return float(self._calibration.confidences(scores, np.array([place]))[0])
+
+    @property
+    def _calibration(self) -> Calibration | None:
+        return for_shots(self.owner.calibrations, len(self.references))
+
+    @property
+    def _needed_calibration(self) -> Calibration:
+        if self._calibration is None:
+            raise HireError("the run is not calibrated, so answers have no confidence", remedy="hire calibrate RUN")
+        return self._calibration
 
     @cached_property
     def _relation(self) -> int | None:
         """The number of the dataset's relation of the same name."""
         return None if self.name is None else self.owner.dataset.graph.relations.find(self.name)
 
+    @property
+    def _reflexive(self) -> bool:
+        """Whether an entity can be related to itself: whether an example is."""
+        return bool((self.references[:, 0] == self.references[:, 1]).any())
+
     def _answers(self, heads: IntArray, k: int, known: bool, threshold: float | None) -> list[list[Answer]]:
-        entities = self.owner.dataset.graph.entities
+        if threshold is not None:
+            _ = self._needed_calibration
         found = []
-        for scores in self._candidate_scores(heads, known):
-            best = _best(scores, k)
-            found.append([Answer(entities[int(self.candidates[i])], float(scores[i])) for i in best])
+        for scores in self.candidate_scores(heads, known=known):
+            answers = self._named(scores, _best(scores, k))
+            if threshold is not None:
+                answers = [answer for answer in answers if (answer.confidence or 0.0) >= threshold]
+            found.append(answers)
         return found
 
-    def _candidate_scores(self, heads: IntArray, known: bool) -> NDArray[np.float32]:
+    def _named(self, scores: NDArray[np.float32], places: IntArray) -> list[Answer]:
+        """Some of the candidates as answers, from the scores of all."""
+        entities = self.owner.dataset.graph.entities
+        tails = (entities[int(number)] for number in self.candidates[places])
+        values: list[float] = scores[places].tolist()
+        confidences: Iterable[float | None] = repeat(None)
+        if self._calibration is not None and len(places):
+            confidences = self._calibration.confidences(scores, places).tolist()
+        return [Answer(*parts) for parts in zip(tails, values, confidences, strict=False)]
+
+    def candidate_scores(self, heads: IntArray, *, known: bool = False) -> NDArray[np.float32]:
         """The scores [heads, candidates], minus infinity for what is not to be answered."""
         starts = range(0, len(self.candidates), ENTITIES_AT_ONCE)
         blocks = [self._score(heads, self.candidates[start : start + ENTITIES_AT_ONCE]) for start in starts]
@@ -219,6 +305,8 @@ class TaughtRelation:
         pairs = self.rejected if known else np.concatenate([self.rejected, self.references])
         rows, places = np.nonzero(heads[:, None] == pairs[:, 0])
         tails = pairs[places, 1]
+        if not self._reflexive:
+            rows, tails = np.concatenate([rows, np.arange(len(heads))]), np.concatenate([tails, heads])
         if not known and self._relation is not None:
             more_rows, more_tails = self.owner.dataset.facts.all_tails(heads, self._relation)
             rows, tails = np.concatenate([rows, more_rows]), np.concatenate([tails, more_tails])
@@ -244,4 +332,4 @@ def load(run: str | Path, dataset: str | Path | None = None) -> TrainedModel:
     """The model of a run with its dataset, which is looked for where it was unless another place is given."""
     run = Path(run)
     opened = open_dataset(dataset if dataset is not None else read_config(run)["dataset"]["source"])
-    return TrainedModel(load_model(run, opened), opened)
+    return TrainedModel(load_model(run, opened), opened, read_calibration(run))

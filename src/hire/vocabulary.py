@@ -66,6 +66,12 @@ class StringTable(Sequence[str]):
         buffers = [None, pa.py_buffer(np.ascontiguousarray(self.offsets)), pa.py_buffer(self.text)]
         return pa.Array.from_buffers(pa.large_string(), len(self), buffers)
 
+    def extended(self, strings: Sequence[str]) -> StringTable:
+        """A table with some strings behind these."""
+        more = StringTable.of(strings)
+        offsets = np.concatenate([self.offsets, self.offsets[-1] + more.offsets[1:]])
+        return StringTable(np.concatenate([self.text, more.text]), offsets)
+
     def save(self, directory: Path, name: str) -> None:
         """Write the table as `NAME.text.npy` and `NAME.offsets.npy`."""
         save_array(directory / f"{name}.text.npy", self.text)
@@ -95,6 +101,16 @@ class Vocabulary(StringTable):
         table = StringTable.of(strings)
         order = pc.sort_indices(table.arrow()).to_numpy(zero_copy_only=False).astype(np.int32)
         return cls(table.text, table.offsets, order, kind)
+
+    def extended(self, strings: Sequence[str]) -> Vocabulary:
+        """A vocabulary with some new, distinct names behind these; no need to sort all of them again."""
+        table = super().extended(strings)
+        encoded = sorted(
+            (name.encode("utf-8", "surrogatepass"), number) for number, name in enumerate(strings, len(self))
+        )
+        positions = [self._position(name) for name, _ in encoded]
+        order = np.insert(self.order, positions, [number for _, number in encoded])
+        return Vocabulary(table.text, table.offsets, order, self.kind)
 
     def _position(self, name: bytes) -> int:
         low, high = 0, len(self)

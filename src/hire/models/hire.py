@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hire.adaptation import refine
+from hire.errors import HireError
+from hire.graph import KnowledgeGraph
 from hire.levels.context import ContextEncoder
 from hire.levels.entity import Decoder, Relation, Vectors, distances, own_distances, translated
 from hire.levels.triplet import LstmLearner, MeanLearner, SetLearner
@@ -20,6 +22,7 @@ from hire.randomness import random_stream
 from hire.vocabulary import IntArray
 
 Loss = Literal["softmax", "margin"]
+FACTS_OF_A_ROLE = 1_000  # that are looked at to place an entity that was not there at training
 NEVER = -1e4  # a logit; unlike minus infinity it has a gradient, zero, even where no negative is false
 
 
@@ -131,13 +134,15 @@ class HireNetwork(nn.Module):
         negatives: Vectors,
         false: Tensor | None = None,
         candidates: Tensor | None = None,
+        rejected: tuple[Vectors, Vectors] | None = None,
     ) -> Relation:
-        """The relations of some tasks' references, refined on them."""
+        """The relations of some tasks' references, refined on them and against pairs that were rejected, if any."""
         relation = self.meta_relation(heads.embeddings, tails.embeddings)
         scale = 1.0 if self.settings.loss == "margin" else 1 / self.log_temperature.exp()
 
         def loss(at: Relation) -> Tensor:  # L(S_r); a mean over the references, so that K does not change the step
-            return self.losses(at, heads, tails, negatives, false, candidates).mean(dim=-1) * scale
+            found = self.losses(at, heads, tails, negatives, false, candidates).mean(dim=-1) * scale
+            return found if rejected is None else found + self._rejection(at, heads, tails, *rejected) * scale
 
         return refine(
             relation,
@@ -146,6 +151,21 @@ class HireNetwork(nn.Module):
             steps=self.settings.inner_steps,
             second_order=self.settings.second_order and self.training,
         )
+
+    def _rejection(
+        self, relation: Relation, heads: Vectors, tails: Vectors, false_heads: Vectors, false_tails: Vectors
+    ) -> Tensor:
+        """The loss of some tasks [tasks] for false pairs [tasks, n, dim]: how well they fit beside the references."""
+        decoder = self.settings.decoder
+
+        def fit(heads: Vectors, tails: Vectors) -> Tensor:  # [tasks, pairs]
+            moved = translated(decoder, relation, heads)
+            return own_distances(decoder, relation, moved, Vectors(*(part.unsqueeze(-2) for part in tails)))[..., 0]
+
+        closer = fit(heads, tails).mean(dim=-1, keepdim=True) - fit(false_heads, false_tails)
+        if self.settings.loss == "margin":
+            return F.relu(closer + self.settings.margin).mean(dim=-1)
+        return F.softplus(self.log_temperature.exp() * closer).mean(dim=-1)
 
 
 class Hire(FewShotModel):
@@ -166,12 +186,23 @@ class Hire(FewShotModel):
     @torch.no_grad()
     def adapt(self, references: IntArray, candidates: IntArray | None = None) -> Relation:
         """Learn a relation from references [shots, 2]: meta relation, then MAML against some of the candidates."""
+        return self._adapt(references, candidates, None)
+
+    @torch.no_grad()
+    def adapt_against(self, references: IntArray, candidates: IntArray | None, rejected: IntArray) -> Relation:
+        """As `adapt`; the same steps also lead away from the rejected pairs."""
+        heads, tails = (self._vectors(column[None]) for column in rejected.T)
+        return self._adapt(references, candidates, (heads, tails))
+
+    def _adapt(
+        self, references: IntArray, candidates: IntArray | None, rejected: tuple[Vectors, Vectors] | None
+    ) -> Relation:
         self.network.eval()
         size = len(self.entities) if candidates is None else len(candidates)
         negatives = self._negatives(references[:, 1], size, candidates)
         heads, tails = (self._vectors(column[None]) for column in references.T)
         sizes = torch.tensor([size], device=self.entities.device)
-        relation = self.network.adapt(heads, tails, self._vectors(negatives[None]), candidates=sizes)
+        relation = self.network.adapt(heads, tails, self._vectors(negatives[None]), None, sizes, rejected)
         return Relation(*(part[0].detach() for part in relation))
 
     def _negatives(self, true: IntArray, size: int, candidates: IntArray | None) -> IntArray:
@@ -193,3 +224,60 @@ class Hire(FewShotModel):
     def vectors(self, entities: IntArray) -> Tensor:
         """The embeddings of some entities."""
         return self._vectors(entities).embeddings
+
+    @torch.no_grad()
+    def extended(self, graph: KnowledgeGraph) -> Hire:
+        """With the entities behind the known ones, each where the facts that it has with placed ones put it.
+
+        A fact (e, r, o) puts e at o - r, where r is the mean of t - h over facts of r; the more exactly r translates,
+        the more its facts count. Its projection is the mean one of the entities that stand in the same place of r.
+        """
+        known, count = len(self.entities), len(graph.entities)
+        entities, projections = (
+            torch.cat([table, table.new_zeros(count - known, table.shape[1])])
+            for table in (self.entities, self.projections)
+        )
+        placed = np.arange(count) < known
+        roles: dict[int, _Role] = {}
+        waiting = list(range(known, count))
+        while waiting:
+            ready = [e for e in waiting if placed[graph.neighbors_of(e, None)[:, 1]].any()]
+            if not ready:
+                raise HireError(f"{graph.entities[waiting[0]]!r} has no fact with a known entity", remedy="give one")
+            for entity in ready:
+                facts = graph.neighbors_of(entity, None)
+                facts = facts[placed[facts[:, 1]]]
+                for kind in np.unique(facts[:, 0]).tolist():
+                    if kind not in roles:
+                        roles[kind] = self._role(graph, kind)
+                own = [roles[kind] for kind in facts[:, 0].tolist()]
+                weights = torch.stack([role.weight for role in own])[:, None]
+                at = entities[as_tensor(facts[:, 1])] - torch.stack([role.translation for role in own])
+                entities[entity] = (weights * at).sum(dim=0) / weights.sum()
+                projections[entity] = (weights * torch.stack([role.projection for role in own])).sum(0) / weights.sum()
+            placed[ready] = True
+            waiting = [e for e in waiting if not placed[e]]
+        return Hire(self.network, entities, projections, self.seed)
+
+    def _role(self, graph: KnowledgeGraph, kind: int) -> _Role:
+        """What a kind of edge says of the entities that it leaves."""
+        number = kind % len(graph.relations)
+        facts = graph.triples[graph.triples[:, 1] == number]
+        facts = facts[(facts[:, [0, 2]] < len(self.entities)).all(axis=1)][:FACTS_OF_A_ROLE]
+        if not len(facts):
+            name = graph.relations[number]
+            raise HireError(f"{name!r} has no fact in the graph to learn it from", remedy="use a background relation")
+        sources, targets = facts[:, [0, 2]].T if kind == number else facts[:, [2, 0]].T
+        of_sources = self._vectors(sources)
+        moves = self.vectors(targets) - of_sources.embeddings  # [facts, dim]
+        translation = moves.mean(dim=0)
+        spread = (moves - translation).square().sum(dim=1).mean()
+        return _Role(translation, of_sources.projections.mean(dim=0), 1 / (spread + 1e-3))
+
+
+class _Role(NamedTuple):
+    """What a kind of edge says of the entities that it leaves."""
+
+    translation: Tensor  # [dim]: from there to where it leads
+    projection: Tensor  # [dim]: their mean one
+    weight: Tensor  # []
