@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -140,8 +141,6 @@ def test_any_name_can_be_exported() -> None:
 def test_errors_are_json_with_a_remedy(
     client: TestClient, method: str, path: str, body: Any, status: int, words: str
 ) -> None:
-    import json
-
     content = None if body is None else json.dumps(body)
     answer = client.request(method, path, content=content, headers={"content-type": "application/json"})
     assert answer.status_code == status

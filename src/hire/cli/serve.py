@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -110,10 +111,8 @@ def serve_run(
             )
             shown = f"[{host}]" if ":" in host else host
             click.echo(f"{model.dataset.name} at http://{shown}:{listener.getsockname()[1]}/  (Ctrl-C ends it)")
-            try:
+            with suppress(KeyboardInterrupt):
                 uvicorn.Server(config).run(sockets=[listener])
-            except KeyboardInterrupt:
-                pass
             count = len(desk.relations())
         finally:
             store.close()

@@ -273,7 +273,9 @@ def create_app(
         return info(await workers.run(desk.judge, relation, head, tail, None))
 
     @app.get("/api/relations/{relation}/facts", tags=["answers"], response_class=PlainTextResponse)
-    async def facts(relation: str, form: Annotated[Literal["tsv", "ntriples"], Query(alias="format")] = "tsv") -> Response:
+    async def facts(
+        relation: str, form: Annotated[Literal["tsv", "ntriples"], Query(alias="format")] = "tsv"
+    ) -> Response:
         """The accepted facts as a file."""
         stored = desk.relation(relation)
         triples = [(head, stored.name, tail) for head, tail in stored.of_kind("accepted")]

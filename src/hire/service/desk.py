@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from hire.teaching import TaughtRelation, TrainedModel
 MOST_RELATIONS = 10_000
 MOST_PAIRS = 10_000  # of one relation
 MOST_LEARNED = 256  # relations that are kept ready; others are learned again when they are asked about
+MOST_SEARCHES = 10_000  # whose results are kept
 EXAMPLE_REFERENCES, EXAMPLE_HEADS = 3, 5
 
 
@@ -33,6 +35,7 @@ class Desk:
         self._learned: OrderedDict[str, tuple[StoredRelation, TaughtRelation]] = OrderedDict()
         self._changing = threading.Lock()  # one change at a time, so that none is built on an old state
         self._ready = threading.Lock()  # guards the dictionaries, never held while anything is learned
+        self.search = lru_cache(MOST_SEARCHES)(self._search)  # who types asks for the same beginnings again
 
     def relations(self) -> list[StoredRelation]:
         """All relations, in the order in which they were taught."""
@@ -112,7 +115,7 @@ class Desk:
         """Why a tail is suggested for a head."""
         return self._taught(number).explain(head, tail).to_dict()
 
-    def search(self, text: str, k: int) -> list[dict[str, str]]:
+    def _search(self, text: str, k: int) -> list[dict[str, str]]:
         """Entities by what is typed."""
         return [{"entity": match.entity, "label": match.label} for match in self.model.search(text, k)]
 
