@@ -3,7 +3,9 @@
     python benchmarks/serving.py [RUN | DATASET]
 
 For a dataset, a run with the tables of the preset `fast` that learned nothing is served: its answers cost the same.
-The processor time says what a machine that is busy otherwise would not. The targets, on NELL-One: up within 3 s; answers within 50 ms at the median and 200 ms at the 99th percentile.
+Besides what the clients wait there is the processor time of an answer, which tells what a machine that is busy with
+other work does not. The targets, on NELL-One: up within 3 s; answers within 50 ms at the median and 200 ms at the 99th
+percentile.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from hire.fitting import fit
 from tests.service.conftest import EXAMPLES, references
 from tests.test_fitting import SETTINGS
 
-SECONDS = 30
+SECONDS = 120  # on a busy machine; a service that hangs is ended then
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +38,15 @@ def serving(run: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], s
     """A service in a process of its own, and its address."""
     command = [sys.executable, "-m", "hire", "serve", str(run), "--port", "0", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    watchdog = threading.Timer(SECONDS, process.kill)
+    watchdog.start()
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert " at http://127.0.0.1:" in line, line + process.stdout.read()
         yield process, line.split(" at ")[1].split("/  ")[0]
     finally:
+        watchdog.cancel()
         process.kill()
         process.communicate()
 
