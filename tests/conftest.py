@@ -46,6 +46,27 @@ def umls() -> FewShotDataset:
     return open_dataset("umls-one")
 
 
+@pytest.fixture(scope="session")
+def umls_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a few steps, calibrated."""
+    from hire.calibrating import calibrate
+    from hire.fitting import fit
+    from hire.settings import preset
+    from hire.teaching import load
+
+    settings = preset("fast").changed(
+        model={"dimension": 16, "learner_start": 0.1},
+        training={"steps": 3, "tasks": 4},
+        embedding={"steps": 20, "dimension": 16},
+    )
+    directory = tmp_path_factory.mktemp("runs") / "umls"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HIRE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+        fit("umls-one", directory, settings)
+    calibrate(load(directory), directory, (1, 3), draws=1)
+    return directory
+
+
 @pytest.fixture
 def run() -> Callable[..., Result]:
     """Run `hire` in this process, through its own error handling."""

@@ -108,3 +108,17 @@ def test_splits(umls: FewShotDataset) -> None:
         umls.split("valid")
     with pytest.raises(HireError, match="references and a query need 100"):
         umls.split("train", 99)
+
+
+def test_extended_is_as_if_made_at_once(umls: FewShotDataset) -> None:
+    graph, count = umls.graph, len(umls.graph.entities)
+    more = np.array([[count, 0, 3], [5, 1, count + 1], [count, 0, count + 1]], np.int32)
+    wider = umls.extended(["new", "newer"], more)
+    assert wider.graph.entities.number("newer") == count + 1 and len(umls.graph.entities) == count
+    assert wider.graph.neighbors_of(count).tolist() == [[0, 3], [0, count + 1]]
+    assert wider.graph.neighbors_of(7).tolist() == graph.neighbors_of(7).tolist()
+    assert wider.facts.contain(*more.T).all() and not wider.facts.contain(count, 0, 4)
+    heads, relations, tails = graph.triples.T
+    assert wider.facts.contain(heads, relations, tails).all()
+    assert len(wider.facts.keys) == len(umls.facts.keys) + 3
+    assert [task.name for task in wider.tasks] == [task.name for task in umls.tasks]

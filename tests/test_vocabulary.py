@@ -74,3 +74,12 @@ def test_open_tells_of_a_damaged_file(tmp_path: Path) -> None:
     (tmp_path / "names.text.npy").write_bytes(b"nonsense")
     with pytest.raises(HireError, match=r"names\.text\.npy"):
         Vocabulary.open(tmp_path, "names")
+
+
+@given(names, st.integers(0, 12))
+def test_extended_is_as_if_made_at_once(strings: list[str], count: int) -> None:
+    known, new = strings[: len(strings) - count], strings[len(strings) - count :] if count else []
+    if count > len(strings):
+        known, new = [], strings
+    whole, extended = Vocabulary.of(strings), Vocabulary.of(known).extended(new)
+    assert list(extended) == strings and extended.order.tolist() == whole.order.tolist()

@@ -25,7 +25,8 @@ SHOWN = 10  # answers of a query that confidence is fitted to
 LEVELS = tuple(round(0.5 + 0.01 * i, 2) for i in range(50))  # confidences that answer sets are fitted for
 CHECKED = (0.5, 0.8, 0.9, 0.95)  # confidences whose coverage is reported
 BINS = 10  # of the reliability curve
-STEPS = 50  # of Newton's method, and of the search for a quantile
+STEPS = 50  # of Newton's method
+TRIED = 501  # quantiles among which that of an answer set is chosen
 RIDGE = 1e-3  # keeps slope and intercept finite where answers are all right or all wrong
 
 FloatArray = NDArray[np.float64]
@@ -168,8 +169,7 @@ def fit(outcomes: Outcomes) -> Calibration:
     """The calibration that fits some queries best."""
     best = _best_temperature(outcomes)
     slope, intercept = _fit_logistic(outcomes, best)
-    rest = outcomes.rest[:, best]
-    thresholds = tuple(_threshold(rest, outcomes.query_relations, level) for level in LEVELS)
+    thresholds = _thresholds(outcomes.rest[:, best], outcomes.query_relations)
     return Calibration(float(TEMPERATURES[best]), slope, intercept, thresholds)
 
 
@@ -204,32 +204,41 @@ def _fit_logistic(outcomes: Outcomes, temperature: int) -> tuple[float, float]:
     return max(0.01, float(found[0])), float(found[1])  # more mass never means less confidence
 
 
-def _threshold(rest: FloatArray, relations: IntArray, level: float) -> float:
-    """The log mass that may be left: a low quantile that covers relations left out of it as often as a level says."""
+def _thresholds(rest: FloatArray, relations: IntArray) -> tuple[float, ...]:
+    """For each of LEVELS the log mass that may be left.
+
+    It is a quantile of what was left for the true tails; which one, is found out by leaving out each relation in turn:
+    that which covers the left out as often as the level says.
+    """
+    tried = np.linspace(min(LEVELS), 1, TRIED)
     numbers = np.unique(relations)
-    if len(numbers) < 2:
-        return _quantile(rest, relations, level)
-    for tried in np.linspace(level, 1, STEPS):
-        covered = [
-            _covered(rest[own], _quantile(rest[~own], relations[~own], tried)).mean()
-            for own in (relations == number for number in numbers)
-        ]
-        if np.mean(covered) >= level:
-            return _quantile(rest, relations, tried)
-    return -np.inf
+    chosen = np.searchsorted(tried, LEVELS)  # with one relation, there is nothing to be learned from leaving it out
+    if len(numbers) > 1:
+        covered = np.mean(
+            [
+                _covered(rest[own][:, None], _quantiles(rest[~own], relations[~own], tried)).mean(axis=0)
+                for own in (relations == number for number in numbers)
+            ],
+            axis=0,
+        )  # [tried]
+        chosen = np.searchsorted(covered, LEVELS)
+    quantiles = np.append(_quantiles(rest, relations, tried), -np.inf)
+    return tuple(quantiles[chosen].tolist())
 
 
-def _covered(rest: FloatArray, threshold: float) -> NDArray[np.bool_]:
+def _covered(rest: FloatArray, threshold: FloatArray | float) -> NDArray[np.bool_]:
     """Which true tails are in the answer set; one that is no candidate never is."""
     return (rest >= threshold) & (rest > -np.inf)
 
 
-def _quantile(rest: FloatArray, relations: IntArray, level: float) -> float:
-    """The value that a share of the queries reaches, every relation counting the same; one query more is to come."""
+def _quantiles(rest: FloatArray, relations: IntArray, shares: FloatArray) -> FloatArray:
+    """The values that some shares of the queries reach, every relation counting the same; one query more is to come."""
+    if not len(rest):
+        return np.full(len(shares), -np.inf)
     order = np.argsort(-rest, kind="stable")
     reached = np.cumsum(_even_weights(relations)[order])
-    place = int(np.searchsorted(reached, min(1.0, level * (len(rest) + 1) / len(rest)) - 1e-9))
-    return float(rest[order[min(place, len(rest) - 1)]])
+    places = np.searchsorted(reached, np.minimum(1, shares * (len(rest) + 1) / len(rest)) - 1e-9)
+    return rest[order[np.minimum(places, len(rest) - 1)]]
 
 
 def left_out(outcomes: Outcomes) -> dict[str, Any]:

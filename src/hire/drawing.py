@@ -69,10 +69,69 @@ def context_svg(context: dict[str, Any]) -> str:
         marks += [_dot("pole", x, middle, 8), _text(x, middle + 26, context[side], "end", longest=26)]
     title = f"{context['head']} — {context['relation']} → {context['tail']}"
     marks.append(_text(WIDTH / 2, 24, title, "end", longest=120))
+    return _picture(height + ROW_HEIGHT, lines + marks, title)
+
+
+def explanation_svg(explanation: dict[str, Any]) -> str:
+    """Draw the reasons for an answer: paths from head to tail, what the tail shares, and the reference it resembles."""
+
+    def label(entity: str) -> str:
+        return str(explanation["labels"].get(entity, entity))
+
+    paths = [(rule, path) for rule in explanation["rules"] for path in rule["paths"][:2]][: MOST_ROWS // 2]
+    direct = [rule for rule, path in paths if len(path) == 2]
+    paths = [(rule, path) for rule, path in paths if len(path) > 2]
+    shared = explanation["shared"][: MOST_ROWS // 2]
+    height = (2 * max(2, len(paths), len(shared)) + 2) * ROW_HEIGHT
+    middle = height / 2 + ROW_HEIGHT
+    left, right = POLES["head"] - 280, POLES["tail"]
+    lines = [_line("target", left, middle, right, middle)]
+    marks = []
+    rows = _spread(len(paths) + len(paths) % 2, height)  # an even number of them: the middle is the answer's own
+    for (rule, path), y in zip(paths, rows, strict=False):
+        step = (right - left) / (len(path) - 1)
+        places = [(left + step * i, middle if i in (0, len(path) - 1) else y) for i in range(len(path))]
+        for (x1, y1), (x2, y2), kind in zip(places, places[1:], rule["kinds"], strict=False):
+            lines.append(_line("shared-edge", x1, y1, x2, y2))
+            marks.append(_text((x1 + x2) / 2, (y1 + 2 * y2) / 3 if y2 == y else (2 * y1 + y2) / 3, kind, "relation"))
+        for (x, _), entity in zip(places[1:-1], path[1:-1], strict=True):
+            marks += [_dot("shared", x, y, 5), _text(x, y - 9, label(entity), "", longest=30)]
+        support = f"{rule['support']} of {rule['references']} references"
+        marks.append(_text((left + right) / 2, y + 18, support, "relation"))
+    words = [f"{rule['kinds'][0]} ({rule['support']} of {rule['references']} references)" for rule in direct]
+    marks += [_text((left + right) / 2, middle - 6 - 14 * i, text, "relation") for i, text in enumerate(words)]
+    x, gap, anchor = OUTER["tail"]
+    for found, y in zip(shared, _spread(len(shared), height), strict=True):
+        lines.append(_line("edge", right, middle, x, y))
+        support = f"{found['relation']}, as with {found['support']} of {found['references']} references"
+        marks += [
+            _dot("dot", x, y, 3),
+            _text(x + gap, y - 1, label(found["entity"]), "", anchor),
+            _text(x + gap, y + 12, support, "relation", anchor),
+        ]
+    similar, below = explanation["similar"], height + 2 * ROW_HEIGHT
+    lines.append(_line("edge", left, below, right, below))
+    marks.append(_text((left + right) / 2, below - 8, "the most similar reference", "relation"))
+    for side, at in (("head", left), ("tail", right)):
+        marks += [_dot("pole", at, middle, 8), _text(at, middle + 26, label(explanation[side]), "end", longest=26)]
+        likeness = f"{similar[f'{side}_similarity']:.0%} alike"
+        marks += [
+            _dot("dot", at, below, 6),
+            _text(at, below + 22, label(similar[side]), "", longest=36),
+            _text(at, below + 36, likeness, "relation"),
+        ]
+    title = f"{label(explanation['head'])} — {explanation['relation']} → {label(explanation['tail'])}"
+    if explanation["confidence"] is not None:
+        title += f" ({explanation['confidence']:.0%})"
+    marks.append(_text(WIDTH / 2, 24, title, "end", longest=120))
+    return _picture(below + 2 * ROW_HEIGHT, lines + marks, title)
+
+
+def _picture(height: float, parts: list[str], title: str = "") -> str:
+    named = f"<title>{escape(CONTROL.sub(' ', title))}</title>" if title else ""
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height + ROW_HEIGHT:g}" role="img">'
-        f"<title>{escape(CONTROL.sub(' ', title))}</title><style>{STYLE}</style>"
-        f'<rect class="paper" width="100%" height="100%"/>{"".join(lines + marks)}</svg>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img">{named}'
+        f'<style>{STYLE}</style><rect class="paper" width="100%" height="100%"/>{"".join(parts)}</svg>\n'
     )
 
 
@@ -125,7 +184,4 @@ def curves_svg(history: list[dict[str, Any]]) -> str:
             if places:
                 label = f"{name} {values[-1]:.3f}"
                 parts.append(_text(places[-1][0] + 6, places[-1][1] + 4, label, "relation", "start"))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img"><style>{STYLE}</style>'
-        f'<rect class="paper" width="100%" height="100%"/>{"".join(parts)}</svg>\n'
-    )
+    return _picture(height, parts)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from hire.errors import HireError
 from hire.graph import KnowledgeGraph
 from hire.vocabulary import IntArray, StringTable
 
-MOST_OF_A_KIND = 200  # matches looked at before the best connected of them are chosen
+MOST_MATCHES = 500  # looked at before the best are chosen
 MOST_COMPARED = 2_000  # names compared with a misspelt one
 LEAST_LIKENESS = 0.6  # from 0 to 1, for a near match
 WORD_STARTS = (" ", ":", "/", "#", "-")
@@ -63,51 +64,58 @@ class EntityNames:
     def _with_label(self, label: str) -> list[int]:
         if self._labels is None or not _folded(label):
             return []
-        alike = self._labels.holding(f"\n{_folded(label)}\n", MOST_OF_A_KIND)
+        alike = self._labels.holding(f"\n{_folded(label)}\n", MOST_MATCHES)
         return [number for number in alike if self.graph.label(number) == label] or alike
 
     def search(self, text: str, k: int = 10) -> list[int]:
-        """At most k entities: whose id or label is the text, begins with it, has a word that does, holds it, is near.
+        """At most k entities: whose id or label is the text, begins with it, has a word that does, or holds it.
 
-        Among those that match alike, the best connected come first.
+        Among those that match alike, the best connected come first. Where there are none, those that resemble it.
         """
         wanted = _folded(text)
         if not wanted or k < 1:
             return []
-        found: dict[int, None] = {}
-        needles = (f"\n{wanted}\n", f"\n{wanted}", *(f"{start}{wanted}" for start in WORD_STARTS), wanted)
-        stages = [needles[:1], needles[1:2], needles[2:-1], needles[-1:]]
-        texts = [text for text in self._texts if text.holds(wanted)]
-        for stage in stages:
-            if len(found) >= k or not texts:
-                break
-            alike = {
-                entity: None for text in texts for needle in stage for entity in text.holding(needle, MOST_OF_A_KIND)
-            }
-            degrees = self.graph.offsets
-            found |= dict.fromkeys(sorted(alike, key=lambda entity: int(degrees[entity] - degrees[entity + 1])))
-        if len(found) < k:
-            found |= dict.fromkeys(self._near(wanted))
-        return list(found)[:k]
+        places: dict[int, int] = {}
+        for names in self._texts:
+            for entity in names.matches(wanted):
+                place = _place(names.name(entity), wanted)
+                places[entity] = min(place, places.get(entity, place))
+        offsets = self.graph.offsets
 
-    def _near(self, wanted: str) -> Iterable[int]:
-        """Entities whose id or label, or its last part, resembles a text: it has one of the text's halves or thirds.
+        def order(entity: int) -> tuple[int, int, int]:
+            return places[entity], int(offsets[entity] - offsets[entity + 1]), entity
 
-        A text with one slip has an unharmed half, one with two an unharmed third.
+        return sorted(places, key=order)[:k] or self._near(wanted)[:k]
+
+    def _near(self, wanted: str) -> list[int]:
+        """Entities whose id or label, or its last part, resembles a text.
+
+        They are looked for by its halves, then by its thirds: a text with one slip has an unharmed half, one with two
+        an unharmed third.
         """
-        pieces = [wanted[i * len(wanted) // n : (i + 1) * len(wanted) // n] for n in (2, 3) for i in range(n)]
-        likeness: dict[int, float] = {}
         matcher = SequenceMatcher(b=wanted)
-        for text in self._texts:
-            compared = {entity for piece in pieces if len(piece) > 1 for entity in text.holding(piece, MOST_COMPARED)}
-            for entity in compared:
-                name = text.name(entity)
-                for part in {name, re.split("[:/#]", name)[-1]}:
-                    matcher.set_seq1(part)
-                    if matcher.real_quick_ratio() > LEAST_LIKENESS and matcher.quick_ratio() > LEAST_LIKENESS:
-                        likeness[entity] = max(likeness.get(entity, 0.0), matcher.ratio())
-        near = [entity for entity, like in likeness.items() if like > LEAST_LIKENESS]
-        return sorted(near, key=lambda entity: (-likeness[entity], entity))
+        for count in (2, 3):
+            pieces = [wanted[i * len(wanted) // count : (i + 1) * len(wanted) // count] for i in range(count)]
+            likeness: dict[int, float] = {}
+            for text in self._texts:
+                holding = (text.holding(piece, MOST_COMPARED) for piece in pieces if len(piece) > 1)
+                for entity in set(chain.from_iterable(holding)):
+                    name = text.name(entity)
+                    for part in {name, re.split("[:/#]", name)[-1]}:
+                        matcher.set_seq1(part)
+                        if matcher.real_quick_ratio() > LEAST_LIKENESS and matcher.quick_ratio() > LEAST_LIKENESS:
+                            likeness[entity] = max(likeness.get(entity, 0.0), matcher.ratio())
+            near = [entity for entity, like in likeness.items() if like > LEAST_LIKENESS]
+            if near:
+                return sorted(near, key=lambda entity: (-likeness[entity], entity))
+        return []
+
+
+def _place(name: str, wanted: str) -> int:
+    """How well a name that holds a text matches it: 0 as a whole, 1 at its beginning, 2 at that of a word, 3 within."""
+    if name.startswith(wanted):
+        return int(name != wanted)
+    return 2 if any(f"{start}{wanted}" in name for start in WORD_STARTS) else 3
 
 
 class _Text:
@@ -128,8 +136,12 @@ class _Text:
     def name(self, number: int) -> str:
         return self.text[self.offsets[number] + 1 : self.offsets[number + 1]].decode()
 
-    def holds(self, needle: str) -> bool:
-        return needle.encode("utf-8", "replace") in self.text
+    def matches(self, needle: str) -> list[int]:
+        """Strings that hold a needle; if there are too many to look at, those that begin with it before others."""
+        found = self.holding(needle, MOST_MATCHES)
+        if len(found) == MOST_MATCHES:
+            found = self.holding(f"\n{needle}\n", 1) + self.holding(f"\n{needle}", MOST_MATCHES) + found
+        return found
 
     def holding(self, needle: str, most: int) -> list[int]:
         """The first strings that hold a needle; a line feed in it stands for the beginning or the end of a string."""

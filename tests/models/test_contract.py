@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from hire.datasets import FewShotDataset
+from hire.errors import HireError
 from hire.models.base import FewShotModel
 from hire.models.hire import Hire, HireNetwork, HireSettings
 from hire.models.popularity import Popularity
@@ -84,3 +85,31 @@ def test_a_score_does_not_depend_on_its_company(model: FewShotModel, umls: FewSh
     together = model.score(relation, pairs[:5, 0], np.arange(40))
     alone = model.score(relation, pairs[2:3, 0], np.array([17]))
     assert alone[0, 0].item() == pytest.approx(together[2, 17].item(), abs=1e-4)
+
+
+def test_rejected_pairs_never_count_for(model: FewShotModel, umls: FewShotDataset) -> None:
+    pairs = np.asarray(umls.split("train")[0].pairs, np.int64)
+    rejected = np.array([[pairs[0, 0], 7], [3, 9]])
+
+    def scores(relation: object) -> torch.Tensor:
+        return torch.stack([model.score(relation, head[None], tail[None])[0, 0] for head, tail in rejected])
+
+    before, after = scores(model.adapt(pairs[:3])), scores(model.adapt_against(pairs[:3], None, rejected))
+    assert (after.mean() < before.mean()) == ("hire" in model.name and not _without_maml(model))
+    assert after.mean() <= before.mean() + 1e-6
+
+
+def _without_maml(model: FewShotModel) -> bool:
+    return isinstance(model, Hire) and model.network.settings.inner_steps == 0
+
+
+def test_entities_are_added_or_refused(model: FewShotModel, umls: FewShotDataset) -> None:
+    pairs = np.asarray(umls.split("train")[1].pairs, np.int64)
+    graph = umls.graph.extended(["new"], np.array([[len(umls.graph.entities), int(umls.graph.triples[0, 1]), 5]]))
+    if not isinstance(model, Hire):
+        with pytest.raises(HireError, match="only the entities it was trained with"):
+            model.extended(graph)
+        return
+    wider = model.extended(graph)
+    scores = wider.score(wider.adapt(pairs[:3]), np.array([len(umls.graph.entities)]), np.arange(len(graph.entities)))
+    assert scores.isfinite().all() and wider.vectors(np.arange(5)).equal(model.vectors(np.arange(5)))

@@ -151,6 +151,8 @@ def test_a_fault_of_ours_is_told_without_details(client: TestClient, monkeypatch
     monkeypatch.setattr(TrainedModel, "search", lambda *_: 1 / 0)
     answer = client.get("/api/entities?q=a")
     assert answer.status_code == 500 and "division" not in answer.text and "error" in answer.json()
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert 'route="/api/entities",status="500"} 1' in client.get("/metrics").text
 
 
 def test_relations_and_pairs_are_limited(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

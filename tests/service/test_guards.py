@@ -43,9 +43,9 @@ def test_pages_of_other_sites_are_refused(client: TestClient) -> None:
 
 def test_a_token_guards_all_but_the_page(desk: Desk) -> None:
     with client_of(desk, token="secret") as client:
-        for path in ("/", "/page.js", "/page.css", "/health"):
+        for path in ("/", "/page.js", "/page.css", "/health", "/docs"):
             assert client.get(path).status_code == 200
-        for path in ("/api/about", "/api/relations", "/metrics", "/docs", "/openapi.json", "/health/"):
+        for path in ("/api/about", "/api/relations", "/metrics", "/docs/", "/health/", "/nonsense"):
             for header in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic secret"}):
                 answer = client.get(path, headers=header)
                 assert answer.status_code == 401 and answer.json()["remedy"]

@@ -14,6 +14,7 @@ import click
 from hire import __version__, progress
 from hire.cli.data import data
 from hire.cli.demo import demo
+from hire.cli.predict import calibrate, explain, predict
 from hire.cli.serve import serve
 from hire.cli.train import evaluate, pretrain, train
 from hire.errors import HireError
@@ -33,6 +34,7 @@ def hire() -> None:
       hire train my-graph -o runs/my-graph
       hire evaluate runs/my-graph --shots 3
       hire serve runs/my-graph                   in the browser
+      hire predict runs/my-graph --references examples.tsv --head "Marie Curie"
     """
     progress.show()
 
@@ -43,6 +45,9 @@ hire.add_command(pretrain)
 hire.add_command(train)
 hire.add_command(evaluate)
 hire.add_command(serve)
+hire.add_command(calibrate)
+hire.add_command(predict)
+hire.add_command(explain)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from html import escape
@@ -326,11 +325,6 @@ def _add_errors(app: FastAPI) -> None:
     async def no_route(_request: Request, error: HTTPException) -> JSONResponse:
         remedy = getattr(error, "remedy", "see /docs for what there is")
         return problem(error.status_code, str(error.detail).lower(), remedy)
-
-    @app.exception_handler(Exception)
-    async def unexpected(request: Request, error: Exception) -> JSONResponse:
-        logging.getLogger("hire").error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return problem(500, "something went wrong in the service", "its terminal says more")
 
 
 def as_tsv(triples: list[tuple[str, str, str]]) -> str:

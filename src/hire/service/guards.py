@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import logging
 import threading
 import time
 from collections import Counter
@@ -26,7 +27,8 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-OPEN_PATHS = ("/", "/page.css", "/page.js", "/favicon.ico", "/health")  # nothing of the data is there
+# Nothing of the data is there, and a browser sends no token when it opens a page.
+OPEN_PATHS = ("/", "/page.css", "/page.js", "/favicon.ico", "/health", "/docs", "/openapi.json")
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)  # seconds
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -158,6 +160,10 @@ class Guard:
             if not status:
                 seconds = f"{self.limits.seconds:g} s"
                 await refuse(guarded_send, 504, f"there was no answer within {seconds}", "ask for less, or later")
+        except Exception:
+            logging.getLogger("hire").exception("%s %s failed", scope["method"], scope["path"])
+            if not status:
+                await refuse(guarded_send, 500, "something went wrong in the service", "its terminal says more")
         finally:
             route = getattr(scope.get("route"), "path", "other")
             method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST", "DELETE") else "other"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from hire.errors import HireError, Problem
-from hire.files import compression_of
+from hire.files import compression_of, read_blocks
 from hire.sources.columns import Columns, TripleTable
 from hire.sources.rdf import FORMATS as RDF_SUFFIXES
 from hire.sources.rdf import read_rdf
-from hire.sources.tables import TableFormat, read_pairs, read_triples
+from hire.sources.tables import TableFormat, read_pairs, read_references, read_triples
 
 TABLE_DELIMITERS = {"tsv": "\t", "csv": ","}
 FORMATS = (*TABLE_DELIMITERS, *dict.fromkeys(RDF_SUFFIXES.values()))
@@ -58,10 +59,34 @@ def _read_source(source: str, options: SourceOptions, number: int, work: Path) -
 
 def read_names(path: Path) -> tuple[Columns, list[Problem]]:
     """Read a table of two columns, entities and their labels or types, as .tsv or .csv; and what was mended."""
+    return read_pairs(path, _two_columns(path))
+
+
+def read_examples(path: Path) -> list[tuple[int, str, str]]:
+    """Read a table of two columns, the heads and tails of a relation, as .tsv or .csv: line, head and tail of each."""
+    return read_references(path, _two_columns(path))
+
+
+def _two_columns(path: Path) -> TableFormat:
     form = format_of(path)
     if form not in TABLE_DELIMITERS:
         raise HireError("is not a table", file=path, remedy="give a .tsv or .csv file with two columns")
-    return read_pairs(path, TableFormat(TABLE_DELIMITERS[form]))
+    return TableFormat(TABLE_DELIMITERS[form])
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a text file, plain or compressed, that are not blank, with their numbers, as they are read."""
+    rest, before = b"", 0
+    for block in chain(read_blocks(path), [b"\n"]):
+        *lines, rest = (rest + block).split(b"\n")
+        for number, line in enumerate(lines, before + 1):
+            try:
+                text = line.decode().removeprefix("\ufeff" if number == 1 else "").strip()
+            except UnicodeDecodeError as error:
+                raise HireError("invalid UTF-8", file=path, line=number, remedy="save the file as UTF-8") from error
+            if text:
+                yield number, text
+        before += len(lines)
 
 
 def format_of(path: Path) -> str:

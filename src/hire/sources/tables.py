@@ -30,6 +30,7 @@ TRIPLE_HEADERS = (
     ("s", "p", "o"),
 )
 PAIR_HEADERS = (("entity", "label"), ("entity", "type"), ("id", "label"), ("id", "type"))
+REFERENCE_HEADERS = (("head", "tail"), ("subject", "object"), ("source", "target"), ("h", "t"), ("s", "o"))
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,16 @@ def read_pairs(path: Path, layout: TableFormat) -> tuple[Columns, list[Problem]]
     """Read a table of two columns, an entity and its label or type; and what was mended while reading."""
     reader = _Reader(path, layout, PAIR_HEADERS, None)
     return reader.read(), reader.notes
+
+
+def read_references(path: Path, layout: TableFormat) -> list[tuple[int, str, str]]:
+    """Read a table of heads and tails, each pair with its line."""
+    reader = _Reader(path, layout, REFERENCE_HEADERS, None)
+    heads, tails = (column.to_pylist() for column in reader.read().arrays())
+    lines = np.concatenate([np.zeros(0, np.int64), *reader.lines]).tolist()
+    if not lines:
+        reader.wrong("holds no pairs", None, "check that this is the right file")
+    return list(zip(lines, heads, tails, strict=True))
 
 
 @dataclass

@@ -1,0 +1,301 @@
+"""hire predict, hire explain and hire calibrate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hire.cli.output import POSITIVE, bar, json_option, option, print_json, print_table
+from hire.errors import HireError
+
+if TYPE_CHECKING:
+    from hire.predicting import Question
+    from hire.teaching import Answer, TaughtRelation
+
+path = click.Path(path_type=Path)
+run_argument = click.argument("run", type=path)
+dataset_option = click.option("--dataset", help="Where the dataset is now, if it is not where it was at training.")
+references_option = click.option(
+    "--references",
+    type=path,
+    required=True,
+    help="The examples: a .tsv or .csv of heads and tails. A first row 'head, tail' (or subject, object) is a header.",
+)
+name_option = click.option("--name", help="The relation's name; if the dataset has it, its facts are known.")
+facts_option = click.option(
+    "--facts", type=path, help="Facts (head, relation, tail) of entities that were not there at training."
+)
+SHARE = click.FloatRange(0, 1)
+
+
+def _taught(run: Path, dataset: str | None, references: Path, name: str | None, facts: Path | None) -> TaughtRelation:
+    from hire.predicting import teach_from
+    from hire.sources.reading import SourceOptions, read_sources
+    from hire.teaching import load
+
+    trained = load(run, dataset)
+    if facts is not None:
+        (table,) = read_sources([str(facts)], SourceOptions(), facts)
+        columns = [column.to_pylist() for column in table.triples.arrays()]
+        trained = trained.with_facts(list(zip(*columns, strict=True)))
+    return teach_from(trained, references, name)
+
+
+@click.command()
+@run_argument
+@references_option
+@click.option("--head", help="The entity to ask about, by id or label.")
+@click.option("--heads", type=path, help="A file of entities, one a line, plain or compressed: any number of them.")
+@option("-k", type=POSITIVE, default=10, help="Answers for each head.")
+@click.option("--known", is_flag=True, help="Answer with what is known already, too.")
+@click.option("--threshold", type=SHARE, help="Leave out answers of less confidence (hire calibrate comes first).")
+@click.option("--explain", is_flag=True, help="Say why, for each answer.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "tsv", "nt"]),
+    help="json is an object a line, for each head; nt is N-Triples [default: table for --head, tsv for --heads].",
+)
+@option("--prefix", default="urn:hire:", help="In N-Triples, what is put before names that are no IRIs.")
+@click.option("-o", "--output", type=path, help="A file for the answers.")
+@click.option("--resume", is_flag=True, help="Go on with an output that was interrupted.")
+@name_option
+@facts_option
+@dataset_option
+def predict(
+    run: Path,
+    references: Path,
+    head: str | None,
+    heads: Path | None,
+    output: Path | None,
+    form: str | None,
+    prefix: str,
+    resume: bool,
+    name: str | None,
+    facts: Path | None,
+    dataset: str | None,
+    **options: Any,
+) -> None:
+    """Teach the model of RUN a relation by examples, and ask for the tails of one head, or of millions.
+
+    \b
+    Examples:
+      hire predict runs/umls --references part_of.tsv --head tissue
+      hire predict runs/umls --references part_of.tsv --heads heads.txt --threshold 0.5 -o answers.tsv
+      hire predict runs/umls --references part_of.tsv --heads heads.txt --format nt -o answers.nt --resume
+    """
+    from hire.checkpoint import weights_fingerprint
+    from hire.predicting import Heads, Output, Question, answers_for, fingerprint_of, write_answers, writer
+
+    if (head is None) == (heads is None):
+        raise click.UsageError("give either --head or --heads")
+    form = form or ("table" if heads is None and output is None else "tsv")
+    if form == "table" and output is not None:
+        raise click.UsageError("a table is for the screen: with -o, take --format json, tsv or nt")
+    if resume and output is None:
+        raise click.UsageError("--resume goes with -o")
+    if resume and output is not None and output.exists() and not Output.interrupted(output):
+        click.echo(f"{output}: is complete; without --resume it is made anew", err=True)
+        return
+    relation = _taught(run, dataset, references, name, facts)
+    question, asked = Question(**options), Heads(heads, head or "")
+    if form == "table":
+        for of, answers in answers_for(relation, asked, question):
+            _print_answers(relation, of, answers, question)
+        return
+    lines = writer(form, relation, question, prefix)
+    if output is None:
+        click.echo(lines.header, nl=False)
+        for of, answers in answers_for(relation, asked, question):
+            click.echo(lines.lines(of, answers), nl=False)
+        return
+    about = {
+        "weights": weights_fingerprint(run),
+        "references": fingerprint_of(relation.references.tolist()),
+        "facts": facts and fingerprint_of(relation.owner.dataset.graph.triples[-1_000:].tolist()),
+        "name": name,
+        "format": form,
+        "prefix": prefix,
+        **options,
+    }
+    count = write_answers(relation, asked, question, lines, output, about, resume=resume)
+    click.echo(f"{output}: the answers for {count:,} heads", err=True)
+
+
+def _print_answers(relation: TaughtRelation, head: str, answers: list[Answer], question: Question) -> None:
+    graph = relation.owner.dataset.graph
+    title = f"{head} {relation.name or '→'} ..."
+    if not answers:
+        click.echo(f"{title}\n  no answer" + (f" of confidence {question.threshold:g}" if question.threshold else ""))
+        return
+    labels = [graph.label(relation.owner.names.number(answer.tail)) for answer in answers]
+    columns: dict[str, list[Any]] = {
+        "": list(range(1, len(answers) + 1)),
+        "answer": [answer.tail for answer in answers],
+        "label": [label if label != answer.tail else None for label, answer in zip(labels, answers, strict=True)],
+        "score": [f"{answer.score:.3f}" for answer in answers],
+        "confidence": [None if answer.confidence is None else f"{answer.confidence:.1%}" for answer in answers],
+    }
+    shown = {name: column for name, column in columns.items() if any(cell is not None for cell in column)}
+    print_table(title, list(shown), list(zip(*shown.values(), strict=True)))
+    if question.explain:
+        for number, answer in enumerate(answers, 1):
+            click.echo(f"{number}. {answer.tail}: {relation.explain(head, answer.tail).sentence}")
+        click.echo()
+
+
+@click.command()
+@run_argument
+@references_option
+@click.option("--head", required=True, help="An entity, by id or label.")
+@click.option("--tail", required=True, help="The answer to explain, by id or label.")
+@click.option("-o", "--output", type=path, help="Draw the evidence as an SVG picture, too.")
+@option("--most", type=POSITIVE, default=10, help="Rules, and shared facts, to tell.")
+@name_option
+@facts_option
+@dataset_option
+@json_option
+def explain(
+    run: Path,
+    references: Path,
+    head: str,
+    tail: str,
+    output: Path | None,
+    most: int,
+    name: str | None,
+    facts: Path | None,
+    dataset: str | None,
+    as_json: bool,
+) -> None:
+    """Say why the model of RUN, taught a relation by examples, suggests a tail for a head.
+
+    \b
+    Example:
+      hire explain runs/umls --references part_of.tsv --head tissue --tail cell -o why.svg
+    """
+    if output is not None and output.suffix.lower() != ".svg":
+        raise HireError("is not a name for a picture", file=output, remedy="let it end in .svg")
+    found = _taught(run, dataset, references, name, facts).explain(head, tail, most=most)
+    content = found.to_dict()
+    if output is not None:
+        from hire.drawing import explanation_svg
+        from hire.files import atomic_file
+
+        with atomic_file(output) as partial:
+            partial.write_text(explanation_svg(content), "utf-8")
+    if as_json:
+        print_json(content)
+        return
+    confidence = "" if found.confidence is None else f", confidence {found.confidence:.1%}"
+    click.echo(
+        f"{content['head']} — {content['relation']} → {content['tail']}: score {content['score']:.3f}{confidence}"
+    )
+    click.echo(f"{content['sentence']}\n")
+    if content["rules"]:
+        rows = [(rule["text"], f"{rule['weight']:.3f}", " → ".join(rule["paths"][0])) for rule in content["rules"]]
+        print_table("Paths like those of the examples", ["rule", "weight", "here"], rows)
+    if content["shared"]:
+        print_table(
+            "What the tail has in common with the examples' tails",
+            ["relation", "entity", "examples", "weight"],
+            [
+                (
+                    each["relation"],
+                    each["entity"],
+                    f"{each['support']} of {each['references']}",
+                    f"{each['weight']:.3f}",
+                )
+                for each in content["shared"]
+            ],
+        )
+    similar = content["similar"]
+    click.echo(
+        f"Most similar example: {similar['head']} → {similar['tail']} "
+        f"(heads {similar['head_similarity']:.2f}, tails {similar['tail_similarity']:.2f} of 1)"
+    )
+    if output is not None:
+        click.echo(f"{output}: the same as a picture")
+
+
+@click.command()
+@run_argument
+@click.option(
+    "--shots", type=POSITIVE, multiple=True, help="Numbers of references to calibrate for [default: 1, 3, 5]."
+)
+@option("--draws", type=POSITIVE, default=3, help="Sets of references of each task.")
+@click.option("--check", type=click.Choice(["train", "dev", "test"]), help="Only tell how well it holds for a split.")
+@dataset_option
+@json_option
+def calibrate(
+    run: Path, shots: tuple[int, ...], draws: int, check: str | None, dataset: str | None, as_json: bool
+) -> None:
+    """Find out on the dev tasks what the scores of RUN mean, so that answers have a confidence.
+
+    Keeps it in RUN/calibration.json, which hire predict and hire.load find. --check SPLIT changes nothing: it reports
+    the expected calibration error, the reliability curve, and how often answer sets hold the answer.
+
+    \b
+    Examples:
+      hire calibrate runs/umls
+      hire calibrate runs/umls --check test --json
+    """
+    from hire.calibrating import SHOTS
+    from hire.calibrating import calibrate as calibrate_run
+    from hire.calibrating import check as check_split
+    from hire.teaching import load
+
+    trained = load(run, dataset)
+    wanted = shots or SHOTS
+    found = check_split(trained, check, wanted, draws) if check else calibrate_run(trained, run, wanted, draws)
+    if as_json:
+        print_json({"run": str(run), **found})
+        return
+    for k, report in found["reports"].items():
+        of = "reference" if k == "1" else "references"
+        if check:
+            _print_report(f"{check}, {k} {of}", report)
+        else:
+            _print_report(f"dev, {k} {of}, as fitted", report["fitted"])
+            if report["left_out"]:
+                _print_report(f"dev, {k} {of}, for relations that were left out", report["left_out"])
+    if not check:
+        click.echo(f"{run / 'calibration.json'}: the calibration")
+
+
+def _print_report(title: str, report: dict[str, Any]) -> None:
+    errors = ", ".join(
+        f"{word} {report[key]['ece']:.3f}"
+        for word, key in (("of all answers", "answers"), ("of the first", "first_answers"))
+    )
+    click.echo(f"{title}: {report['relations']} relations, {report['queries']:,} queries")
+    click.echo(f"expected calibration error {errors}; {report['reachable']:.1%} of the true tails are candidates\n")
+    print_table(
+        "Reliability of the first answers",
+        ["confidence", "stated", "right", "answers", ""],
+        [
+            (
+                f"{bin_['low']:.1f}–{bin_['high']:.1f}",
+                f"{bin_['confidence']:.3f}",
+                f"{bin_['right']:.3f}",
+                bin_["count"],
+                bar(bin_["right"], 1),
+            )
+            for bin_ in report["first_answers"]["bins"]
+        ],
+    )
+    print_table(
+        "Answer sets",
+        ["confidence", "hold the answer", "mean of relations", "worst relation", "mean size"],
+        [
+            (
+                f"{entry['confidence']:.0%}",
+                f"{entry['covered']:.1%}",
+                f"{entry['mean_of_relations']:.1%}",
+                f"{entry['worst_relation']:.1%}",
+                entry.get("mean_size"),
+            )
+            for entry in report["coverage"]
+        ],
+    )
