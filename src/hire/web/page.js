@@ -316,7 +316,7 @@ async function predict(head, keep = null) {
 }
 
 function figure({ score, confidence }) {
-  if (confidence === null) return [make("span", { class: "figure", title: "score" }, score.toFixed(2))];
+  if (confidence === null) return [make("span", { class: "figure" }, `score ${score.toFixed(2)}`)];
   const percent = `${Math.round(confidence * 100)} %`;
   return [make("span", { class: "figure" }, make("meter", { min: 0, max: 1, value: confidence, "aria-label": "confidence" }), ` ${percent}`)];
 }
