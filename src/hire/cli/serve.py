@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import suppress
 from importlib.util import find_spec
@@ -72,8 +73,6 @@ def serve_run(
     timeout_seconds: float = 30.0,
 ) -> None:
     """Serve a run until Ctrl-C or SIGTERM."""
-    import os
-
     if not all(map(find_spec, ("fastapi", "uvicorn"))):
         raise HireError("the service needs fastapi and uvicorn", remedy="pip install 'hire[serve]'")
     from hire.service.guards import Limits, is_loopback
@@ -124,7 +123,7 @@ def _bound(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
         raise HireError(
             f"cannot listen on port {port} of {host} ({reason})", remedy="choose another --port or --host"
         ) from error
