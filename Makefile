@@ -29,6 +29,7 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/wiki_size.py
 	@$(BIN)/python benchmarks/episodes.py
 	@$(BIN)/python benchmarks/training_step.py
+	@$(BIN)/python benchmarks/serving.py
 
 # Exact versions from the lock file first, then the project itself, which brings nothing more.
 $(READY): requirements.lock pyproject.toml

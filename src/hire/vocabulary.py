@@ -80,7 +80,7 @@ class StringTable(Sequence[str]):
     @classmethod
     def open(cls, directory: Path, name: str) -> StringTable:
         """Map a table that `save` wrote."""
-        return cls(open_array(directory / f"{name}.text.npy"), open_array(directory / f"{name}.offsets.npy"))
+        return cls(*(_mapped(directory / f"{name}.{part}.npy") for part in ("text", "offsets")))
 
 
 class Vocabulary(StringTable):
@@ -189,4 +189,9 @@ class Vocabulary(StringTable):
     def open(cls, directory: Path, name: str, kind: str = "name") -> Vocabulary:
         """Map a vocabulary that `save` wrote."""
         table = StringTable.open(directory, name)
-        return cls(table.text, table.offsets, open_array(directory / f"{name}.order.npy"), kind)
+        return cls(table.text, table.offsets, _mapped(directory / f"{name}.order.npy"), kind)
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    """A mapped array as a plain one: numpy's own class for those takes several times as long to look up one string."""
+    return np.asarray(open_array(path))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,13 @@ def test_it_trains_compares_and_answers(
     monkeypatch.setitem(PRESETS, "fast", preset("fast").changed(embedding={"steps": 20}))
     first = run("demo", "--steps", "3")
     assert first.exit_code == 0
-    for expected in ("popularity", "TransE", "HiRe", "Taught: ", "part_of", "runs/demo/curves.svg"):
+    for expected in ("popularity", "TransE", "HiRe", "Taught: ", "part_of", "/curves.svg", "hire serve runs/demo"):
         assert expected in first.stdout
     assert (tmp_path / "runs" / "demo" / "curves.svg").is_file()
     again = run("demo", "--steps", "3")
     assert again.exit_code == 0 and again.stdout == first.stdout
     other = run("demo", "--steps", "4")
     assert other.exit_code == 2 and "steps is 4, was 3" in other.output
+    served: list[Path] = []
+    monkeypatch.setattr(import_module("hire.cli.demo"), "serve_run", served.append)
+    assert run("demo", "--steps", "3", "--serve").exit_code == 0 and served == [Path("runs/demo")]

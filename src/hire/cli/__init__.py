@@ -15,6 +15,7 @@ from hire import __version__, progress
 from hire.cli.data import data
 from hire.cli.demo import demo
 from hire.cli.predict import calibrate, explain, predict
+from hire.cli.serve import serve
 from hire.cli.train import evaluate, pretrain, train
 from hire.errors import HireError
 
@@ -32,6 +33,7 @@ def hire() -> None:
       hire data build graph.nt -o my-graph       your own graph
       hire train my-graph -o runs/my-graph
       hire evaluate runs/my-graph --shots 3
+      hire serve runs/my-graph                   in the browser
       hire predict runs/my-graph --references examples.tsv --head "Marie Curie"
     """
     progress.show()
@@ -42,6 +44,7 @@ hire.add_command(demo)
 hire.add_command(pretrain)
 hire.add_command(train)
 hire.add_command(evaluate)
+hire.add_command(serve)
 hire.add_command(calibrate)
 hire.add_command(predict)
 hire.add_command(explain)

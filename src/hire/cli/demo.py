@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from hire.cli.output import NATURAL, POSITIVE, option, print_table
+from hire.cli.serve import serve_run
 
 DATASET, RELATION, SHOTS = "umls-one", "part_of", 3
 
@@ -15,7 +16,8 @@ DATASET, RELATION, SHOTS = "umls-one", "part_of", 3
 @option("-o", "--output", type=click.Path(path_type=Path), default=Path("runs/demo"), help="The folder of the run.")
 @option("--steps", type=POSITIVE, default=100, help="Of training.")
 @option("--seed", type=NATURAL, default=0)
-def demo(output: Path, steps: int, seed: int) -> None:
+@click.option("--serve", is_flag=True, help="Serve the run at the end, for the browser.")
+def demo(output: Path, steps: int, seed: int, serve: bool) -> None:
     """Train HiRe on the bundled dataset, compare it with baselines, and ask it about a relation it has never seen.
 
     A second time the run is there already, and only the rest is shown.
@@ -23,6 +25,7 @@ def demo(output: Path, steps: int, seed: int) -> None:
     \b
     Example:
       hire demo
+      hire demo --serve
     """
     from hire.checkpoint import CONFIG
     from hire.evaluation import HITS, evaluate
@@ -71,4 +74,8 @@ def demo(output: Path, steps: int, seed: int) -> None:
         ],
     )
     click.echo(f"The run is in {output}, its course in {output / CURVES}.")
+    if not serve:
+        click.echo(f"In the browser: hire serve {output}")
     click.echo("Your own graph: hire data build graph.tsv -o my-graph, then hire train my-graph -o runs/my-graph")
+    if serve:
+        serve_run(output)

@@ -1,0 +1,129 @@
+"""hire serve: the model of a run over HTTP, with its page."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from hire.cli.output import POSITIVE, option
+from hire.errors import HireError
+
+STATE = "relations.sqlite"  # in the folder of the run
+SECONDS_TO_END = 5  # for requests that are under way when the service is told to stop
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@option("--host", default="127.0.0.1", help="The address to listen on.")
+@option("--port", type=click.IntRange(0, 65_535), default=8000, help="0 for any that is free.")
+@click.option("--token", envvar="HIRE_TOKEN", help="What clients must know [default: $HIRE_TOKEN, or nothing].")
+@click.option("--open-to-all", is_flag=True, help="Allow another --host than this machine's without a token.")
+@click.option("--state", type=click.Path(path_type=Path), help=f"Where relations are kept [default: RUN/{STATE}].")
+@click.option("--dataset", help="Where the dataset is now, if it is not where it was at training.")
+@option("--threads", type=POSITIVE, help="Model calls at once [one for each core].")
+@option("--timeout", type=click.FloatRange(0, 3_600, min_open=True), default=30.0, help="Seconds for one request.")
+def serve(
+    run: Path,
+    host: str,
+    port: int,
+    token: str | None,
+    open_to_all: bool,
+    state: Path | None,
+    dataset: str | None,
+    threads: int | None,
+    timeout: float,
+) -> None:
+    """Serve the model of RUN: a page in the browser, and an interface for programs (/docs).
+
+    Relations that are taught are kept and are there again the next time. Ctrl-C ends it without loss.
+
+    \b
+    Example:
+      hire serve runs/demo
+      HIRE_TOKEN=secret hire serve runs/demo --host 0.0.0.0 --port 8080
+    """
+    serve_run(
+        run,
+        host=host,
+        port=port,
+        token=token,
+        open_to_all=open_to_all,
+        state=state,
+        dataset=dataset,
+        threads=threads,
+        timeout_seconds=timeout,
+    )
+
+
+def serve_run(
+    run: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token: str | None = None,
+    open_to_all: bool = False,
+    state: Path | None = None,
+    dataset: str | None = None,
+    threads: int | None = None,
+    timeout_seconds: float = 30.0,
+) -> None:
+    """Serve a run until Ctrl-C or SIGTERM."""
+    if not all(map(find_spec, ("fastapi", "uvicorn"))):
+        raise HireError("the service needs fastapi and uvicorn", remedy="pip install 'hire[serve]'")
+    from hire.service.guards import Limits, is_loopback
+
+    if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token != ""):
+        raise HireError("the token must be printable ASCII without spaces around it", remedy="choose another token")
+    if token is None and not open_to_all and not is_loopback(host):
+        raise HireError(
+            f"others can reach {host}, and no token is asked of them",
+            remedy="give --token, or say --open-to-all if that is meant",
+        )
+    with _bound(host, port) as listener:  # before anything slow
+        import torch
+        import uvicorn
+
+        from hire.service.app import create_app
+        from hire.service.desk import Desk
+        from hire.service.store import RelationStore
+        from hire.teaching import load
+
+        torch.set_num_threads(1)  # several requests at once use the cores better than one on several
+        model = load(run, dataset)
+        path = state or run / STATE
+        store = RelationStore(path)
+        try:
+            desk = Desk(model, store)
+            limits = Limits(threads=threads or os.cpu_count() or 1, seconds=timeout_seconds)
+            app = create_app(desk, limits=limits, token=token, host=host)
+            config = uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=SECONDS_TO_END,
+            )
+            shown = f"[{host}]" if ":" in host else host
+            click.echo(f"{model.dataset.name} at http://{shown}:{listener.getsockname()[1]}/  (Ctrl-C ends it)")
+            with suppress(KeyboardInterrupt):
+                uvicorn.Server(config).run(sockets=[listener])
+            count = len(desk.relations())
+        finally:
+            store.close()
+    click.echo(f"Stopped; {count:,} relation{'' if count == 1 else 's'} kept in {path}.")
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=128)
+    except OSError as error:
+        reason = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
+        raise HireError(
+            f"cannot listen on port {port} of {host} ({reason})", remedy="choose another --port or --host"
+        ) from error

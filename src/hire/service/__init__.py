@@ -1,0 +1,1 @@
+"""The HTTP service and what it keeps; its page is in hire.web."""

@@ -1,0 +1,508 @@
+// The page: it asks the service under /api and shows what it says. Text only ever enters the page as text.
+
+const ANSWERS = 10;
+const MATCHES = 8;
+const TYPING_PAUSE = 120; // milliseconds
+const MOST_EXAMPLES = 30;
+const MOST_IMPORTED = 1000;
+const SVG = "http://www.w3.org/2000/svg";
+
+const $ = (id) => document.getElementById(id);
+const state = { relation: null, head: null, answers: [], chosen: -1, newPairs: [], heads: {}, labels: {}, token: sessionStorage.getItem("token") };
+
+// Making elements
+
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== undefined && value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children);
+  return element;
+}
+
+function draw(tag, attributes, text) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+const say = (text) => { $("status").textContent = text; };
+const labelOf = (entity) => state.labels[entity] ?? entity;
+
+function remember(pairs) {
+  for (const pair of pairs) {
+    state.labels[pair.head] = pair.head_label;
+    state.labels[pair.tail] = pair.tail_label;
+  }
+}
+
+// Asking the service; whatever goes wrong is shown
+
+function showProblem(error) {
+  $("problem-error").textContent = error.message;
+  $("problem-remedy").textContent = error.remedy ?? "";
+  $("problem").hidden = false;
+}
+
+function problem(message, remedy) {
+  return Object.assign(new Error(message), { remedy });
+}
+
+async function ask(path, { method = "GET", body, signal, text = false } = {}) {
+  const headers = {};
+  if (state.token) headers.authorization = `Bearer ${state.token}`;
+  if (body !== undefined) headers["content-type"] = "application/json";
+  let response;
+  try {
+    response = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw problem("The service does not answer.", "Check that hire serve still runs, then try again.");
+  }
+  if (response.status === 401) {
+    await askForToken();
+    return ask(path, { method, body, signal, text });
+  }
+  if (!response.ok) {
+    const told = await response.json().catch(() => ({}));
+    throw problem(told.error ?? `The service answered ${response.status}.`, told.remedy);
+  }
+  if (response.status === 204) return null;
+  return text ? response.text() : response.json();
+}
+
+let tokenAsked = null;
+function askForToken() { // one dialog, however many requests need it
+  tokenAsked ??= new Promise((resolve) => {
+    $("token-wrong").textContent = state.token ? "That token is not the right one." : "";
+    $("token-dialog").showModal();
+    $("token-dialog").addEventListener("cancel", (event) => event.preventDefault());
+    $("token-form").addEventListener("submit", () => {
+      state.token = $("token").value.trim();
+      sessionStorage.setItem("token", state.token);
+      $("token").value = "";
+      tokenAsked = null;
+      resolve();
+    }, { once: true });
+  });
+  return tokenAsked;
+}
+
+const told = (work) => async (...given) => {
+  $("problem").hidden = true;
+  try {
+    return await work(...given);
+  } catch (error) {
+    if (error.name !== "AbortError") showProblem(error);
+    return undefined;
+  }
+};
+
+const at = (relation, what = "", query = {}) => {
+  const words = new URLSearchParams(query).toString();
+  return `api/relations/${encodeURIComponent(relation)}${what && `/${what}`}${words && `?${words}`}`;
+};
+
+// A field that offers entities while one types (the combobox pattern of ARIA)
+
+function offerEntities(input, onChosen = () => {}) {
+  const list = make("ul", { class: "listbox", role: "listbox", id: `${input.id}-matches`, "aria-label": "Entities", hidden: true });
+  input.after(list);
+  for (const [name, value] of Object.entries({ role: "combobox", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": list.id })) {
+    input.setAttribute(name, value);
+  }
+  let matches = [];
+  let active = -1;
+  let pending = null;
+  let timer = 0;
+
+  const close = () => {
+    clearTimeout(timer);
+    pending?.abort();
+    list.hidden = true;
+    active = -1;
+    input.setAttribute("aria-expanded", "false");
+    input.removeAttribute("aria-activedescendant");
+  };
+  const activate = (place) => {
+    active = place;
+    [...list.children].forEach((item, number) => item.setAttribute("aria-selected", String(number === active)));
+    if (active < 0) return;
+    input.setAttribute("aria-activedescendant", list.children[active].id);
+    list.children[active].scrollIntoView({ block: "nearest" });
+  };
+  const choose = (place) => {
+    const match = matches[place];
+    state.labels[match.entity] = match.label;
+    input.value = match.entity;
+    close();
+    onChosen(match.entity);
+  };
+  const search = told(async () => {
+    pending?.abort();
+    pending = new AbortController();
+    const text = input.value.trim();
+    if (!text) { close(); return; }
+    matches = await ask(`api/entities?${new URLSearchParams({ q: text, k: MATCHES })}`, { signal: pending.signal });
+    if (document.activeElement !== input) return;
+    list.replaceChildren(...matches.map((match, number) => make(
+      "li", { role: "option", id: `${list.id}-${number}`, "aria-selected": "false", onpointerdown: (event) => { event.preventDefault(); choose(number); } },
+      match.label, ...(match.label === match.entity ? [] : [make("small", {}, match.entity)]),
+    )));
+    active = -1;
+    list.hidden = !matches.length;
+    input.setAttribute("aria-expanded", String(matches.length > 0));
+    say(matches.length ? `${matches.length} entities found` : `No entity resembles “${text}”`);
+  });
+  input.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(search, TYPING_PAUSE); });
+  input.addEventListener("blur", close);
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !list.hidden) { event.preventDefault(); close(); return; }
+    if (list.hidden || !matches.length) return;
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step) {
+      event.preventDefault();
+      activate((active + step + matches.length) % matches.length);
+    } else if (event.key === "Enter" && active >= 0) {
+      event.preventDefault();
+      choose(active);
+    }
+  });
+}
+
+// Relations
+
+async function refresh(chosen = state.relation?.id) {
+  const relations = await ask("api/relations");
+  for (const relation of relations) remember([...relation.references, ...relation.accepted, ...relation.rejected]);
+  $("no-relations").hidden = relations.length > 0;
+  $("relations").replaceChildren(...relations.map((relation) => make("li", {}, make(
+    "button", { type: "button", "aria-pressed": String(relation.id === chosen), onclick: told(() => open(relation)) },
+    relation.name, make("small", {}, `${relation.references.length} examples, ${relation.accepted.length} accepted, ${relation.rejected.length} rejected`),
+  ))));
+  show(relations.find((relation) => relation.id === chosen) ?? null);
+  return relations;
+}
+
+function show(relation) {
+  state.relation = relation;
+  $("no-relation").hidden = relation !== null;
+  $("relation").hidden = $("judged").hidden = relation === null;
+  $("answers-title").textContent = relation === null ? "Answers" : `${relation.name}: answers`;
+  history.replaceState(null, "", relation === null ? "." : `#${relation.id}`);
+  if (relation === null) return;
+  showPairs("references", relation.references, "remove the example");
+  showPairs("accepted", relation.accepted, "take back");
+  showPairs("rejected", relation.rejected, "take back");
+  $("export-tsv").disabled = $("export-ntriples").disabled = !relation.accepted.length;
+  const heads = state.heads[relation.name] ?? relation.references.map((pair) => ({ entity: pair.head, label: pair.head_label }));
+  const unique = [...new Map(heads.map((head) => [head.entity, head])).values()].slice(0, 5);
+  $("heads").replaceChildren(...unique.map(({ entity, label }) => {
+    state.labels[entity] = label;
+    return make("button", { type: "button", onclick: told(() => predict(entity)) }, label);
+  }));
+}
+
+function showPairs(id, pairs, how) {
+  const none = make("li", { class: "quiet" }, "none");
+  $(id).replaceChildren(...(pairs.length ? pairs.map((pair) => make("li", {}, `${pair.head_label} → ${pair.tail_label}`, make(
+    "button", { type: "button", "aria-label": `${how}: ${pair.head_label}, ${pair.tail_label}`, onclick: told(() => judge(pair.head, pair.tail, null)) }, "×",
+  ))) : [none]));
+}
+
+async function open(relation, head = undefined) {
+  clearAnswers();
+  await refresh(relation.id);
+  const first = head ?? state.heads[relation.name]?.[0]?.entity;
+  if (first) await predict(first);
+  else { say(`${relation.name}: name a head to ask about`); $("head").focus(); }
+}
+
+function clearAnswers() {
+  Object.assign(state, { head: null, answers: [], chosen: -1 });
+  $("answers").replaceChildren();
+  $("why").hidden = true;
+  $("head").value = "";
+}
+
+const pairKey = ({ head, tail }) => `${head}\n${tail}`;
+
+async function tryExample({ name, references, heads }) {
+  $("known").checked = true; // the dataset has answers to compare with
+  const same = (relation) => relation.name === name && relation.references.map(pairKey).join() === references.map(pairKey).join();
+  const relation = (await ask("api/relations")).find(same);
+  const head = heads[0]?.entity;
+  if (relation) await open(relation, head);
+  else await teach(name, references.map(({ head, tail }) => ({ head, tail })), head);
+  $("answers").querySelector(".answer")?.focus();
+}
+
+async function teach(name, references, head) {
+  const relation = await ask("api/relations", { method: "POST", body: { name, references } });
+  await open(relation, head);
+  return relation;
+}
+
+async function showExamples() {
+  const examples = await ask("api/examples");
+  $("no-examples").hidden = examples.length > 0;
+  for (const example of examples) {
+    remember(example.references);
+    state.heads[example.name] = example.heads;
+  }
+  $("examples").replaceChildren(...examples.slice(0, MOST_EXAMPLES).map((example) => make("li", {}, make(
+    "button", { type: "button", onclick: told(() => tryExample(example)) },
+    example.name, make("small", {}, example.references.map((pair) => `${pair.head_label} → ${pair.tail_label}`).join("; ")),
+  ))));
+}
+
+// Teaching
+
+function showNewPairs() {
+  $("new-pairs").replaceChildren(...state.newPairs.map((pair, number) => make("li", {}, `${labelOf(pair.head)} → ${labelOf(pair.tail)}`, make(
+    "button", { type: "button", "aria-label": `leave out ${pair.head}, ${pair.tail}`, onclick: () => { state.newPairs.splice(number, 1); showNewPairs(); } }, "×",
+  ))));
+}
+
+function addPair() {
+  const head = $("new-head").value.trim();
+  const tail = $("new-tail").value.trim();
+  if (!head || !tail) throw problem("An example needs a head and a tail.", "Type both, then add the pair.");
+  state.newPairs.push({ head, tail });
+  $("new-head").value = $("new-tail").value = "";
+  showNewPairs();
+  say(`${state.newPairs.length} example pairs`);
+  $("new-head").focus();
+}
+
+async function importPairs(file) {
+  if (file.size > 1 << 20) throw problem(`${file.name} is larger than 1 MiB.`, "Give fewer examples: a handful is enough.");
+  const lines = (await file.text()).replace(/^\uFEFF/, "").split(/\r\n|\n|\r/);
+  const pairs = [];
+  lines.forEach((line, number) => {
+    if (!line.trim()) return;
+    const cells = line.split(line.includes("\t") ? "\t" : ",").map((cell) => cell.trim().replace(/^"(.*)"$/, "$1"));
+    if (cells.length === 3) cells.splice(1, 1); // head, relation, tail
+    if (cells.length !== 2 || cells.includes("")) {
+      throw problem(`${file.name}, line ${number + 1}: not a head and a tail.`, "Write them in two columns, parted by a tab or a comma.");
+    }
+    pairs.push({ head: cells[0], tail: cells[1] });
+  });
+  if (!pairs.length) throw problem(`${file.name} holds no pairs.`, "Write a head and a tail in each line.");
+  if (pairs.length > MOST_IMPORTED) throw problem(`${file.name} holds ${pairs.length} pairs.`, `At most ${MOST_IMPORTED} can be taught.`);
+  state.newPairs.push(...pairs);
+  showNewPairs();
+  say(`${pairs.length} pairs from ${file.name}; press Teach`);
+}
+
+// Answers
+
+async function predict(head, keep = null) {
+  const relation = state.relation;
+  const found = await ask(at(relation.id, "answers", { head, k: ANSWERS, known: $("known").checked }));
+  if (state.relation?.id !== relation.id) return; // another one was chosen meanwhile
+  state.head = found.head;
+  $("head").value = found.head;
+  state.answers = found.answers;
+  for (const answer of found.answers) state.labels[answer.tail] = answer.label;
+  showAnswers();
+  const by = found.answers[0]?.confidence === null ? "score" : "confidence";
+  say(found.answers.length ? `${found.answers.length} answers for ${labelOf(head)}, by ${by}` : `No answers left for ${labelOf(head)}`);
+  if (keep !== null && found.answers.length) await choose(Math.min(keep, found.answers.length - 1));
+  else { state.chosen = -1; $("why").hidden = true; }
+}
+
+function figure({ score, confidence }) {
+  if (confidence === null) return [make("span", { class: "figure" }, `score ${score.toFixed(2)}`)];
+  const percent = `${Math.round(confidence * 100)} %`;
+  return [make("span", { class: "figure" }, make("meter", { min: 0, max: 1, value: confidence, "aria-label": "confidence" }), ` ${percent}`)];
+}
+
+function showAnswers() {
+  const said = new Set([...state.relation.references, ...state.relation.accepted].map(pairKey));
+  $("answers").replaceChildren(...state.answers.map((answer, number) => {
+    const mark = said.has(pairKey({ head: state.head, tail: answer.tail })) ? " ✓ said" : answer.known ? " in the data" : "";
+    return make("li", {},
+      make("button", { type: "button", class: "answer", "aria-pressed": "false", onclick: told(async () => { await choose(number); $("why").scrollIntoView({ block: "nearest" }); }), onfocus: () => { state.chosen = number; } },
+        make("span", {}, `${number + 1}. ${answer.label}`, make("span", { class: "mark" }, mark)), ...figure(answer)),
+      make("button", { type: "button", class: "accept", "aria-label": `accept ${answer.label}`, title: "accept (a)", onclick: told(() => judgeAnswer(number, "accepted")) }, "✓"),
+      make("button", { type: "button", class: "reject", "aria-label": `reject ${answer.label}`, title: "reject (r)", onclick: told(() => judgeAnswer(number, "rejected")) }, "✗"),
+    );
+  }));
+}
+
+async function choose(number, focus = true) {
+  state.chosen = number;
+  const buttons = [...$("answers").querySelectorAll(".answer")];
+  buttons.forEach((button, place) => button.setAttribute("aria-pressed", String(place === number)));
+  if (focus) buttons[number].focus();
+  const { tail } = state.answers[number];
+  const found = await ask(at(state.relation.id, "explanation", { head: state.head, tail }));
+  if (state.answers[state.chosen]?.tail !== tail) return;
+  Object.assign(state.labels, found.labels ?? {});
+  $("why-title").textContent = `Why ${labelOf(found.tail)}?`;
+  $("sentence").textContent = found.sentence;
+  $("picture").replaceChildren(picture(found));
+  $("rules").replaceChildren(...found.rules.map((rule) => make("li", {}, rule.text)));
+  $("why").hidden = false;
+}
+
+async function judgeAnswer(number, verdict) {
+  const { tail, label } = state.answers[number];
+  state.lastVerdict = { head: state.head, tail };
+  await judge(state.head, tail, verdict, number);
+  say(`${label} ${verdict}; the ranking has adapted`);
+}
+
+async function judge(head, tail, verdict, keep = null) {
+  const { id } = state.relation;
+  if (verdict === null) await ask(at(id, "verdicts", { head, tail }), { method: "DELETE" });
+  else await ask(at(id, "verdicts"), { method: "POST", body: { head, tail, verdict } });
+  await refresh(id);
+  if (state.head !== null) await predict(state.head, keep);
+}
+
+// The evidence as a picture: paths between head and tail above, what the tail shares with reference tails below
+
+function picture(found) {
+  const width = 640, row = 58, left = 80, right = 560;
+  const paths = found.rules.flatMap((rule) => rule.paths.slice(0, 2).map((path) => ({ path, kinds: rule.kinds }))).slice(0, 5);
+  const shared = found.shared.slice(0, 3);
+  const rows = Math.max(1, paths.length);
+  const middle = 50 + (rows - 1) * row / 2;
+  const below = 50 + rows * row + 6;
+  const height = below + (shared.length + 1) * row - 8;
+  const asked = `${labelOf(found.head)} → ${labelOf(found.tail)}`;
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Evidence for ${asked}: ${found.sentence}` });
+  const lines = draw("g", {}), marks = draw("g", {});
+  svg.append(lines, marks);
+  const text = (x, y, words, kind = "") => {
+    const longest = kind === "end" ? 22 : 26;
+    const element = draw("text", { x, y, class: kind }, words.length > longest ? `${words.slice(0, longest - 1)}…` : words);
+    element.append(draw("title", {}, words));
+    marks.append(element);
+  };
+  const dot = (x, y, kind, radius) => marks.append(draw("circle", { cx: x, cy: y, r: radius, class: kind }));
+  const line = (x1, y1, x2, y2, kind) => lines.append(draw("line", { x1, y1, x2, y2, class: kind }));
+
+  paths.forEach(({ path, kinds }, number) => {
+    const y = 50 + number * row;
+    const places = path.map((_, step) => [left + (right - left) * step / (path.length - 1), step === 0 || step === path.length - 1 ? middle : y]);
+    if (path.length === 2) { // a single edge, bent so that it does not lie on others
+      lines.append(draw("path", { d: `M${left} ${middle} Q${width / 2} ${2 * y - middle} ${right} ${middle}`, class: "edge" }));
+      text(width / 2, y - 5, kinds[0], "name");
+      return;
+    }
+    kinds.forEach((kind, step) => {
+      const [[x1, y1], [x2, y2]] = [places[step], places[step + 1]];
+      line(x1, y1, x2, y2, "edge");
+      text((x1 + x2) / 2, (y1 + y2) / 2 - 4, kind, "name");
+    });
+    places.slice(1, -1).forEach(([x], step) => { dot(x, y, "", 5); text(x, y + 19, labelOf(path[step + 1])); });
+  });
+  if (!paths.length) { line(left, middle, right, middle, "asked"); text(width / 2, middle - 6, "no path like those of the examples", "name"); }
+
+  shared.forEach((tuple, number) => {
+    const y = below + number * row;
+    line(right, middle, 400, y, "edge");
+    dot(400, y, "", 5);
+    text(400, y + 19, labelOf(tuple.entity));
+    text((right + 400) / 2 + 12, (middle + y) / 2 + (number + 1) * 9, tuple.relation, "name");
+    line(400, y, 190, y, "alike");
+    text(200, y - 6, `also ${tuple.support} of ${tuple.references} example tails`, "name");
+  });
+  const { similar } = found;
+  if (similar) {
+    const y = height - 26;
+    marks.append(draw("text", { x: width / 2, y, class: "name" }, `most like the example ${labelOf(similar.head)} → ${labelOf(similar.tail)}`));
+  }
+  dot(left, middle, "pole", 9); text(left, middle + 26, labelOf(found.head), "end");
+  dot(right, middle, "pole", 9); text(right, middle - 16, labelOf(found.tail), "end");
+  return svg;
+}
+
+// Export
+
+async function exportFacts(format, ending) {
+  const facts = await ask(at(state.relation.id, "facts", { format }), { text: true });
+  const address = URL.createObjectURL(new Blob([facts], { type: "text/plain" }));
+  const link = make("a", { href: address, download: `${state.relation.name.replace(/[^\w.-]+/g, "_")}.${ending}` });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+  say(`${state.relation.accepted.length} accepted facts exported`);
+}
+
+// Keys
+
+function onKey(event) {
+  const typing = event.target.matches("input:not([type=checkbox])");
+  if (typing || event.ctrlKey || event.metaKey || event.altKey || $("token-dialog").open) return;
+  if (event.key === "/" && state.relation) { event.preventDefault(); $("head").focus(); $("head").select(); return; }
+  if (event.key === "u" && state.lastVerdict && state.relation) {
+    const { head, tail } = state.lastVerdict;
+    state.lastVerdict = null;
+    told(judge)(head, tail, null, Math.max(0, state.chosen));
+    return;
+  }
+  if (!state.answers.length) return;
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (step) {
+    event.preventDefault();
+    told(choose)(Math.min(state.answers.length - 1, Math.max(0, state.chosen + step)));
+  }
+  const verdict = { a: "accepted", r: "rejected" }[event.key];
+  if (verdict && state.chosen >= 0) { event.preventDefault(); told(judgeAnswer)(state.chosen, verdict); }
+}
+
+// Start
+
+$("problem-close").addEventListener("click", () => { $("problem").hidden = true; });
+$("add-pair").addEventListener("click", told(async () => addPair()));
+$("import").addEventListener("change", told(async (event) => {
+  const [file] = event.target.files;
+  if (!file) return;
+  try { await importPairs(file); } finally { event.target.value = ""; }
+}));
+$("teach").addEventListener("submit", told(async (event) => {
+  event.preventDefault();
+  if ($("new-head").value.trim() || $("new-tail").value.trim()) addPair();
+  if (!state.newPairs.length) throw problem("A relation needs at least one example.", "Add a pair, or take pairs from a file.");
+  await teach($("name").value.trim() || "relation", state.newPairs);
+  state.newPairs = [];
+  $("name").value = "";
+  showNewPairs();
+}));
+$("ask").addEventListener("submit", told(async (event) => {
+  event.preventDefault();
+  const head = $("head").value.trim();
+  if (!head) throw problem("There is no head to ask about.", "Type an entity, then ask.");
+  await predict(head);
+}));
+$("known").addEventListener("change", told(async () => { if (state.head !== null) await predict(state.head); }));
+$("export-tsv").addEventListener("click", told(() => exportFacts("tsv", "tsv")));
+$("export-ntriples").addEventListener("click", told(() => exportFacts("ntriples", "nt")));
+$("delete").addEventListener("click", told(async () => {
+  const { id, name } = state.relation;
+  if (!window.confirm(`Delete ${name} with all that was said of it?`)) return;
+  await ask(at(id), { method: "DELETE" });
+  clearAnswers();
+  await refresh(null);
+  say(`${name} was deleted`);
+}));
+document.addEventListener("keydown", onKey);
+offerEntities($("new-head"), () => $("new-tail").focus());
+offerEntities($("new-tail"), () => $("add-pair").focus());
+offerEntities($("head"), told(async (entity) => predict(entity)));
+
+told(async () => {
+  const about = await ask("api/about");
+  $("about").textContent = `${about.dataset}, ${about.entities.toLocaleString("en")} entities. Teach a relation with a few examples; see what is missing, and why.`;
+  const chosen = location.hash.slice(1);
+  await showExamples();
+  const relations = await refresh(chosen);
+  const known = relations.find((relation) => relation.id === chosen);
+  if (known) await open(known);
+})();

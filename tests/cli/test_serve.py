@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from hire.fitting import fit
+from tests.service.conftest import EXAMPLES, references
+from tests.test_fitting import SETTINGS
+
+SECONDS = 120  # on a busy machine; a service that hangs is ended then
+
+
+@pytest.fixture(scope="module")
+def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "umls"
+    cache = str(tmp_path_factory.getbasetemp() / "cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HIRE_CACHE", cache)
+        fit("umls-one", run, SETTINGS.changed(training={"steps": 1}))
+    return run
+
+
+@contextmanager
+def serving(run: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A service in a process of its own, and its address."""
+    command = [sys.executable, "-m", "hire", "serve", str(run), "--port", "0", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    watchdog = threading.Timer(SECONDS, process.kill)
+    watchdog.start()
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert " at http://127.0.0.1:" in line, line + process.stdout.read()
+        yield process, line.split(" at ")[1].split("/  ")[0]
+    finally:
+        watchdog.cancel()
+        process.kill()
+        process.communicate()
+
+
+def request(address: str, body: Any = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    asked = urllib.request.Request(address, data, {"content-type": "application/json"})
+    with urllib.request.urlopen(asked, timeout=SECONDS) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_what_is_taught_survives_its_end(trained_run: Path, end: signal.Signals) -> None:
+    state = trained_run / "relations.sqlite"
+    before = 0 if not state.exists() else 1
+    with serving(trained_run) as (process, address):
+        found = request(f"{address}/api/relations")
+        assert len(found) == before
+        if not found:
+            request(f"{address}/api/relations", {"name": "kind", "references": references()})
+        else:
+            assert [(pair["head"], pair["tail"]) for pair in found[0]["references"]] == EXAMPLES
+        process.send_signal(end)
+        output, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0 and "Traceback" not in output
+    assert "Stopped; 1 relation kept in" in output
+    assert state.exists() and not state.with_name("relations.sqlite-wal").exists()
+
+
+def test_a_port_in_use_is_told(run: Callable[..., Result], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        found = run("serve", tmp_path, "--port", str(other.getsockname()[1]))
+    assert found.exit_code == 2 and "cannot listen on port" in found.output and "--port" in found.output
+
+
+def test_others_are_let_in_only_on_purpose(run: Callable[..., Result], tmp_path: Path) -> None:
+    found = run("serve", tmp_path, "--host", "0.0.0.0", "--port", "0")
+    assert found.exit_code == 2 and "no token" in found.output and "--open-to-all" in found.output
+    for options in (("--token", "secret"), ("--open-to-all",)):
+        found = run("serve", tmp_path / "nothing", "--host", "0.0.0.0", "--port", "0", *options)
+        assert found.exit_code == 2 and "no token" not in found.output and "nothing" in found.output
+    for token in ("", " ", "é", "a\nb"):
+        found = run("serve", tmp_path, "--token", token)
+        assert found.exit_code == 2 and "token" in found.output
+
+
+def test_what_it_needs_is_told(run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("hire.cli.serve"), "find_spec", lambda name: None)
+    found = run("serve", tmp_path)
+    assert found.exit_code == 2 and "hire[serve]" in found.output
+
+
+def test_help_does_not_import_what_is_heavy() -> None:
+    code = "import sys, hire.cli; assert not {'torch', 'fastapi', 'uvicorn', 'starlette'} & set(sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=SECONDS)
+    assert done.returncode == 0

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from starlette.testclient import TestClient
+
+from hire.datasets import FewShotDataset
+from hire.models.hire import Hire, HireNetwork, HireSettings
+from hire.service.app import create_app
+from hire.service.desk import Desk
+from hire.service.store import RelationStore
+from hire.teaching import TrainedModel
+
+EXAMPLES = [("virus", "organism"), ("bacterium", "organism"), ("fungus", "organism")]
+
+
+@pytest.fixture(scope="session")
+def model(umls: FewShotDataset) -> TrainedModel:
+    torch.manual_seed(0)
+    entities, projections = torch.randn(2, len(umls.graph.entities), 8)
+    return TrainedModel(Hire(HireNetwork(HireSettings(dimension=8)), entities, projections), umls)
+
+
+@pytest.fixture
+def desk(model: TrainedModel, tmp_path: Path) -> Iterator[Desk]:
+    store = RelationStore(tmp_path / "relations.sqlite")
+    yield Desk(model, store)
+    store.close()
+
+
+@pytest.fixture
+def client(desk: Desk) -> Iterator[TestClient]:
+    with client_of(desk) as client:
+        yield client
+
+
+def client_of(desk: Desk, **options: object) -> TestClient:
+    app = create_app(desk, **options)  # type: ignore[arg-type]
+    return TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
+
+
+def references(pairs: list[tuple[str, str]] = EXAMPLES) -> list[dict[str, str]]:
+    return [{"head": head, "tail": tail} for head, tail in pairs]

@@ -1,0 +1,226 @@
+"""The page in a real browser, from an example to a judged, explained and exported answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+import uvicorn
+
+from hire.service.app import create_app
+from hire.service.desk import Desk
+from hire.teaching import load
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
+    from selenium.webdriver.remote.webelement import WebElement
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+SECONDS = 60.0  # at most, on a busy machine
+T = TypeVar("T")
+PICTURE = Path(__file__).parents[2] / "docs" / "images" / "page.png"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    webdriver = pytest.importorskip("selenium.webdriver")
+    binary = os.environ.get("CHROME") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    driver = shutil.which("chromedriver")
+    if binary is None or driver is None:
+        pytest.skip("no Chromium with its chromedriver is here: install them, or set CHROME to its path")
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for switch in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(switch)
+    options.add_argument("--window-size=1280,1000")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    downloads = {"download.default_directory": str(tmp_path_factory.mktemp("downloads"))}
+    options.add_experimental_option("prefs", downloads)
+    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    found.downloads = Path(downloads["download.default_directory"])
+    yield found
+    found.quit()
+
+
+@pytest.fixture
+def desk(desk: Desk) -> Desk:
+    """Over a model that learned nothing, unless the README's picture is to be made anew with a run."""
+    run = os.environ.get("HIRE_PICTURE_RUN")
+    return Desk(load(run), desk.store) if run else desk
+
+
+@contextmanager
+def served(desk: Desk, **options: Any) -> Iterator[str]:
+    """The service on a free port of this machine, in a thread."""
+    server = uvicorn.Server(uvicorn.Config(create_app(desk, **options), port=0, log_level="critical"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    wait(lambda: server.started)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+    server.should_exit = True
+    thread.join(SECONDS)
+
+
+def wait(found: Callable[[], T]) -> T:
+    """What a function finds, once it finds something."""
+    deadline = time.monotonic() + SECONDS
+    while not (result := found()):
+        assert time.monotonic() < deadline, "it did not come in time"
+        time.sleep(0.03)
+    return result
+
+
+def all_of(browser: Chrome, selector: str) -> list[WebElement]:
+    return browser.find_elements("css selector", selector)
+
+
+def text_of(browser: Chrome, element: str) -> str:
+    return str(browser.execute_script(f"return document.getElementById({element!r}).textContent"))
+
+
+def type_keys(browser: Chrome, *keys: str) -> None:
+    for key in keys:
+        browser.switch_to.active_element.send_keys(key)
+
+
+def answers(browser: Chrome) -> list[str]:
+    script = "return [...document.querySelectorAll('#answers .answer')].map(found => found.innerText)"
+    return list(browser.execute_script(script))
+
+
+def log(browser: Chrome, kind: str) -> list[dict[str, Any]]:
+    return list(browser.get_log(kind))  # type: ignore[no-untyped-call]
+
+
+def asked_addresses(browser: Chrome) -> list[str]:
+    messages = [json.loads(entry["message"])["message"] for entry in log(browser, "performance")]
+    return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+
+
+def test_a_visitor_gets_to_an_explained_answer_in_two_clicks_and_judges_with_keys(browser: Chrome, desk: Desk) -> None:
+    with served(desk) as address:
+        browser.get(address)
+        examples = wait(lambda: all_of(browser, "#examples button"))
+        next(button for button in examples if button.text.startswith("part_of")).click()
+        wait(lambda: answers(browser))
+        all_of(browser, "#answers .answer")[0].click()
+        wait(lambda: all_of(browser, "#picture svg circle.pole"))
+        assert text_of(browser, "sentence").endswith(".")
+        assert "answers for" in text_of(browser, "status")
+        if "HIRE_PICTURE_RUN" in os.environ:
+            browser.execute_script("scrollTo(0, 0)")
+            browser.save_screenshot(str(PICTURE))
+
+        first, second = answers(browser)[:2]
+        type_keys(browser, "r")
+        wait(lambda: "rejected" in text_of(browser, "status"))
+        assert first.split(". ")[1].split("\n")[0] in text_of(browser, "rejected")
+        assert first.split("\n")[0] not in answers(browser)
+        type_keys(browser, "u")
+        wait(lambda: text_of(browser, "rejected") == "none")
+        wait(lambda: answers(browser)[:2] == [first, second])
+        browser.execute_script("document.querySelector('#answers .answer').focus()")
+        type_keys(browser, "\ue015")  # down
+        wait(lambda: "Why " + second.split(". ")[1].split("\n")[0] in text_of(browser, "why-title"))
+        type_keys(browser, "a")
+        wait(lambda: "accepted" in text_of(browser, "status"))
+        (relation,) = desk.relations()
+        assert len(relation.of_kind("accepted")) == 1
+
+        all_of(browser, "#export-tsv")[0].click()
+        file = wait(lambda: list(browser.downloads.glob("*.tsv")))[0]  # type: ignore[attr-defined]
+        head, tail = relation.of_kind("accepted")[0]
+        assert file.read_text() == f"{head}\tpart_of\t{tail}\n"
+
+        browser.refresh()
+        wait(lambda: "part_of" in text_of(browser, "answers-title"))  # what was open is open again
+        wait(lambda: answers(browser))
+        severe = [entry for entry in log(browser, "browser") if entry["level"] in ("SEVERE", "WARNING")]
+        assert not severe
+        asked = asked_addresses(browser)
+        assert f"{address}page.js" in asked and all(url.startswith((address, "blob:")) for url in asked)
+
+
+def test_a_relation_is_taught_with_the_keyboard_and_from_a_file(browser: Chrome, desk: Desk, tmp_path: Path) -> None:
+    with served(desk) as address:
+        browser.get(address)
+        wait(lambda: all_of(browser, "#examples button"))
+        browser.execute_script("document.getElementById('name').focus()")
+        type_keys(browser, "kind_of", "\ue004", "virus")
+        wait(lambda: all_of(browser, "#new-head-matches [role=option]"))
+        type_keys(browser, "\ue015", "\ue007")  # down, enter: the focus goes on to the tail
+        type_keys(browser, "organis")
+        wait(lambda: all_of(browser, "#new-tail-matches [role=option]"))
+        type_keys(browser, "\ue015", "\ue007", "\ue007")  # down, enter, and enter on the button that adds the pair
+        wait(lambda: all_of(browser, "#new-pairs li"))
+        file = tmp_path / "pairs.tsv"
+        file.write_text("bacterium\torganism\nfungus\torganism\n")
+        all_of(browser, "#import")[0].send_keys(str(file))
+        wait(lambda: len(all_of(browser, "#new-pairs li")) == 3)
+        all_of(browser, "#teach button[type=submit]")[0].send_keys("\ue007")
+        wait(lambda: browser.switch_to.active_element.get_attribute("id") == "head")
+        type_keys(browser, "plant", "\ue007")
+        assert len(wait(lambda: answers(browser))) == 10
+        assert len(desk.relations()[0].of_kind("reference")) == 3
+
+
+def test_what_goes_wrong_is_shown(browser: Chrome, desk: Desk, tmp_path: Path) -> None:
+    with served(desk) as address:
+        browser.get(address)
+        wait(lambda: all_of(browser, "#examples button"))
+        all_of(browser, "#teach button[type=submit]")[0].click()
+        wait(lambda: "at least one example" in text_of(browser, "problem-error"))
+        file = tmp_path / "bad.tsv"
+        file.write_text("a\tb\nonly one\n")
+        all_of(browser, "#import")[0].send_keys(str(file))
+        wait(lambda: "bad.tsv, line 2" in text_of(browser, "problem-error"))
+        file.write_text("virsu\torganism\n")
+        all_of(browser, "#import")[0].send_keys(str(file))
+        wait(lambda: all_of(browser, "#new-pairs li"))
+        all_of(browser, "#teach button[type=submit]")[0].click()
+        wait(lambda: "virsu" in text_of(browser, "problem-error"))
+        assert "virus" in text_of(browser, "problem-remedy")
+        assert all_of(browser, "#problem")[0].is_displayed()
+    all_of(browser, "#examples button")[0].click()
+    wait(lambda: "does not answer" in text_of(browser, "problem-error"))
+    log(browser, "browser")  # the browser notes the failed request: it is no other test's
+
+
+def test_the_page_asks_for_the_token(browser: Chrome, desk: Desk) -> None:
+    with served(desk, token="secret") as address:
+        browser.get(address)
+        wait(lambda: all_of(browser, "dialog[open]"))
+        type_keys(browser, "wrong", "\ue007")
+        wait(lambda: "not the right one" in text_of(browser, "token-wrong"))
+        wait(lambda: all_of(browser, "dialog[open]"))
+        type_keys(browser, "secret", "\ue007")
+        assert wait(lambda: all_of(browser, "#examples button"))
+
+
+def test_it_fits_a_phone_and_is_labelled(browser: Chrome, desk: Desk) -> None:
+    with served(desk) as address:
+        metrics = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        features = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", features)
+        browser.get(address)
+        wait(lambda: all_of(browser, "#examples button"))[0].click()
+        wait(lambda: answers(browser))
+        all_of(browser, "#answers .answer")[0].click()
+        wait(lambda: all_of(browser, "#picture svg"))
+        widths, unnamed, paper = browser.execute_script(
+            "const named = (e) => e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.length;"
+            "return [document.documentElement.scrollWidth,"
+            " [...document.querySelectorAll('button, input')].filter(e => !named(e)).map(e => e.id),"
+            " getComputedStyle(document.body).backgroundColor]"
+        )
+        assert widths <= 360 and unnamed == [] and paper == "rgb(13, 17, 23)"
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
