@@ -71,10 +71,12 @@ class PathModel(FewShotModel):
 
     def _block(self, relation: PathRelation, entities: IntArray) -> tuple[Tails, list[Tensor]]:
         """Some entities as tails, and what each member makes of them; remembered until others are asked for."""
-        if not relation.blocks or not np.array_equal(relation.blocks[0][0].entities, entities):
+        found = relation.blocks[0] if relation.blocks else None
+        if found is None or not np.array_equal(found[0].entities, entities):
             block = Tails.of(relation.evidence, entities)
-            relation.blocks[:] = [(block, self._describe(relation, block))]
-        return relation.blocks[0]
+            found = block, self._describe(relation, block)
+            relation.blocks[:] = [found]  # another thread may have put its own there: it does not matter whose is kept
+        return found
 
     def _describe(self, relation: PathRelation, block: Tails) -> list[Tensor]:
         return [
