@@ -55,4 +55,4 @@ def test_the_average_is_that_of_all_rows_at_every_update() -> None:
         assert torch.allclose(table.averaged(), average, atol=1e-6)
     assert not torch.allclose(table.averaged(), table.weights, atol=1e-2)
     plain = RowTable(torch.randn(6, 3))
-    assert plain.averaged() is plain.weights
+    assert torch.equal(plain.averaged(), plain.weights)
