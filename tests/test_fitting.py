@@ -201,9 +201,23 @@ def test_damage_is_told(tmp_path: Path) -> None:
 
 
 def test_the_command_line(run: Callable[..., Result], tmp_path: Path) -> None:
-    options = ("--steps", "4", "--dimension", "8", "--embedding-steps", "10", "--evaluate-every", "2")
+    options = (
+        "--steps",
+        "4",
+        "--dimension",
+        "8",
+        "--embedding-steps",
+        "10",
+        "--evaluate-every",
+        "2",
+        "--path-steps",
+        "1",
+    )
     result = run("train", "umls-one", *options, "-o", tmp_path / "run")
     assert result.exit_code == 0 and "Best on dev" in result.output
+    assert (tmp_path / "run" / PATH_MODEL).exists()
+    assert run("train", "umls-one", *options, "--model", "hire", "-o", tmp_path / "plain").exit_code == 0
+    assert not (tmp_path / "plain" / PATH_MODEL).exists()
     found = json.loads(run("evaluate", tmp_path / "run", "--shots", "3", "--json").stdout)
     assert found["split"] == "dev" and found["shots"] == 3 and found["queries"] == 336 - 6
     for kind in ("realistic", "optimistic", "pessimistic"):

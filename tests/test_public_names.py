@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import hire
-from hire.settings import RunSettings
+from hire.settings import preset
 
 
 def test_every_public_name_is_there() -> None:
@@ -22,8 +22,8 @@ def test_the_python_of_the_readme_runs(
 ) -> None:
     text = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    short = RunSettings().changed(training={"steps": 2, "tasks": 4}, embedding={"steps": 20})
-    monkeypatch.setattr("hire.fitting.RunSettings", lambda: short)
+    short = preset().changed(training={"steps": 2, "tasks": 4}, embedding={"steps": 20}, path_training={"steps": 1})
+    monkeypatch.setattr("hire.fitting.preset", lambda: short)
     monkeypatch.chdir(tmp_path)
     exec(code, {})
     assert capsys.readouterr().out.count("Answer(tail=") == 5

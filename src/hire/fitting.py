@@ -47,7 +47,7 @@ from hire.models.base import FewShotModel
 from hire.optimizers import RowTable
 from hire.pathtraining import PathTrainer
 from hire.progress import track
-from hire.settings import RunSettings
+from hire.settings import RunSettings, preset
 from hire.training import HireTrainer
 
 CURVES, CARD, TENSORBOARD = "curves.svg", "README.md", "tensorboard"
@@ -70,7 +70,7 @@ def fit(
     Embeddings are those of a file, or from the cache, or learned first; max_minutes counts them in.
     """
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
-    run, settings = Path(run), settings or RunSettings()
+    run, settings = Path(run), settings or preset()
     dataset = open_dataset(source)
     shots = _looked_at(dataset, settings)
     config = run_config(dataset, str(source), settings, embeddings)

@@ -77,7 +77,10 @@ PRESETS = {
 }
 
 
-def preset(name: str) -> RunSettings:
+DEFAULT = "best"
+
+
+def preset(name: str = DEFAULT) -> RunSettings:
     """The settings of a preset."""
     if name not in PRESETS:
         raise HireError(f"unknown preset {name!r}", remedy=f"the presets are {', '.join(PRESETS)}")

@@ -14,16 +14,17 @@ def test_it_trains_compares_and_answers(
     run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(PRESETS, "fast", preset("fast").changed(embedding={"steps": 20}))
-    first = run("demo", "--steps", "3")
+    monkeypatch.setitem(PRESETS, "best", preset("best").changed(embedding={"steps": 20}))
+    short = ("demo", "--path-steps", "1", "--steps")
+    first = run(*short, "3")
     assert first.exit_code == 0
     for expected in ("popularity", "TransE", "HiRe", "Taught: ", "part_of", "/curves.svg", "hire serve runs/demo"):
         assert expected in first.stdout
     assert (tmp_path / "runs" / "demo" / "curves.svg").is_file()
-    again = run("demo", "--steps", "3")
+    again = run(*short, "3")
     assert again.exit_code == 0 and again.stdout == first.stdout
-    other = run("demo", "--steps", "4")
+    other = run(*short, "4")
     assert other.exit_code == 2 and "steps is 4, was 3" in other.output
     served: list[Path] = []
     monkeypatch.setattr(import_module("hire.cli.demo"), "serve_run", served.append)
-    assert run("demo", "--steps", "3", "--serve").exit_code == 0 and served == [Path("runs/demo")]
+    assert run(*short, "3", "--serve").exit_code == 0 and served == [Path("runs/demo")]

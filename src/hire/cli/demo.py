@@ -15,9 +15,10 @@ DATASET, RELATION, SHOTS = "umls-one", "part_of", 3
 @click.command()
 @option("-o", "--output", type=click.Path(path_type=Path), default=Path("runs/demo"), help="The folder of the run.")
 @option("--steps", type=POSITIVE, default=100, help="Of training.")
+@option("--path-steps", type=POSITIVE, default=60, help="Of training the path level.")
 @option("--seed", type=NATURAL, default=0)
 @click.option("--serve", is_flag=True, help="Serve the run at the end, for the browser.")
-def demo(output: Path, steps: int, seed: int, serve: bool) -> None:
+def demo(output: Path, steps: int, path_steps: int, seed: int, serve: bool) -> None:
     """Train HiRe on the bundled dataset, compare it with baselines, and ask it about a relation it has never seen.
 
     A second time the run is there already, and only the rest is shown.
@@ -31,24 +32,29 @@ def demo(output: Path, steps: int, seed: int, serve: bool) -> None:
     from hire.evaluation import HITS, evaluate
     from hire.fitting import CURVES, embeddings_of, fit
     from hire.models.base import FewShotModel
+    from hire.models.hirepath import HirePath
     from hire.models.popularity import Popularity
     from hire.models.translation import MeanTranslation
     from hire.settings import preset
     from hire.teaching import load
 
-    settings = preset("fast").changed(
+    settings = preset("best").changed(
         model={"learner_start": 0.1},  # in so small a graph, training should not lead far away
         training={"seed": seed, "steps": steps},
         embedding={"seed": seed},
         fit={"evaluate_every": 10, "patience": 6},
+        path={"members": 2},
+        path_training={"seed": seed, "steps": path_steps},
     )
     fit(DATASET, output, settings, resume=(output / CONFIG).exists())
     trained = load(output)
     dataset = trained.dataset
+    assert isinstance(trained.model, HirePath)  # noqa: S101 - that is what was trained
     systems: dict[str, FewShotModel] = {
         "popularity": Popularity(dataset.graph),
         "TransE, mean of t - h": MeanTranslation(embeddings_of(dataset, settings.embedding).entities),
-        "HiRe": trained.model,
+        "HiRe": trained.model.hire,
+        "HiRe and the path level": trained.model,
     }
     names = ["mrr", *(f"hits@{most}" for most in HITS)]
     figures = {name: evaluate(model, dataset, "test", SHOTS)["realistic"] for name, model in systems.items()}
@@ -57,7 +63,7 @@ def demo(output: Path, steps: int, seed: int, serve: bool) -> None:
         ["", *names],
         [(name, *(f"{found[figure]:.3f}" for figure in names)) for name, found in figures.items()],
     )
-    click.echo("So few train relations (16) are little to learn from; README.md has the figures on NELL-One.\n")
+    click.echo("These are 4 relations of a small graph; README.md has the figures on NELL-One.\n")
     task = next(task for task in dataset.tasks if task.name == RELATION)
     graph = dataset.graph
     pairs = [(graph.entities[int(h)], graph.entities[int(t)]) for h, t in task.pairs]

@@ -74,7 +74,7 @@ def pretrain(
 @click.argument("dataset")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder of the run.")
 @click.option("--model", type=click.Choice(MODELS), help="The few-shot system, without or with the path level.")
-@option("--preset", type=click.Choice(["best", "fast", "paper"]), default="fast", help="The other settings' defaults.")
+@option("--preset", type=click.Choice(["best", "fast", "paper"]), default="best", help="The other settings' defaults.")
 @option("--shots", type=POSITIVE, multiple=True, help="References in training; several times for several K.")
 @option("--regime", type=click.Choice(["tasks", "in-train"]), help="What serves as a task.")
 @option("--steps", type=POSITIVE, help="Of training.")
@@ -85,6 +85,7 @@ def pretrain(
 @option("--second-order/--first-order", default=None, help="Whether gradients flow through MAML's steps.")
 @option("--context-weight", type=click.FloatRange(0), help="Lambda; 0 leaves the context level out.")
 @option("--false-contexts", type=POSITIVE, help="N of the contrastive loss.")
+@option("--path-steps", type=POSITIVE, help="Of training the path level.")
 @option("--embeddings", type=click.Path(path_type=Path), help="A file of hire pretrain to start from.")
 @option("--embedding-steps", type=POSITIVE, help="Of pre-training.")
 @option("--evaluate-every", type=POSITIVE, help="Steps between looks at dev.")
@@ -103,7 +104,7 @@ def train(dataset: str, output: Path, resume: bool, as_json: bool, **options: An
 
     \b
     Example:
-      hire train umls-one --steps 500 --dimension 32 -o runs/umls
+      hire train umls-one --steps 100 -o runs/umls
     """
     from hire.fitting import fit
     from hire.settings import preset
@@ -120,7 +121,7 @@ def train(dataset: str, output: Path, resume: bool, as_json: bool, **options: An
         },
         embedding={"dimension": dimension, "steps": options["embedding_steps"], "seed": seed},
         fit={"evaluate_every": options["evaluate_every"], "patience": options["patience"]},
-        path_training={"seed": seed},
+        path_training={"steps": options["path_steps"], "seed": seed},
     )
     if options["model"] is not None:
         settings = replace(settings, path=preset("best" if options["model"] == "hire-path" else "fast").path)
