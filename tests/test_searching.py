@@ -49,7 +49,7 @@ def test_what_is_unknown_or_unclear_is_told_with_a_remedy(names: EntityNames) ->
     assert "'Q1'" in str(caught.value.problems[0].remedy)
     with pytest.raises(HireError, match="unknown entity 'zzzzzz'") as caught:
         names.number("zzzzzz")
-    assert caught.value.problems[0].remedy is None
+    assert caught.value.problems[0].remedy == "give the id or the label of an entity"
     with pytest.raises(HireError, match="unknown entity ''"):
         names.number("")
 

@@ -50,8 +50,11 @@ class EntityNames:
         if labelled:
             ids = " or ".join(repr(entities[number]) for number in labelled[:3])
             raise HireError(f"several entities are called {name!r}", remedy=f"say which by its id: {ids}")
-        near = [entities[number] for number in self.search(name, 3)]
-        remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else None
+        near = [entities[number] for number in self.search(name, 10)]
+        near.sort(key=lambda other: -SequenceMatcher(None, name, other).ratio())
+        remedy = (
+            f"did you mean {' or '.join(map(repr, near[:3]))}?" if near else "give the id or the label of an entity"
+        )
         raise HireError(f"unknown entity {name!r}", remedy=remedy)
 
     def numbers(self, names: Sequence[str]) -> IntArray:
