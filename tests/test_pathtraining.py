@@ -82,3 +82,10 @@ def test_it_learns(umls: FewShotDataset) -> None:
     before = evaluate(trainer.model(), umls, "dev", 3)["realistic"]["mrr"]
     trainer.train()
     assert evaluate(trainer.model(), umls, "dev", 3)["realistic"]["mrr"] > before + 0.2
+
+
+def test_a_small_graph_takes_no_more_than_one_pass(umls: FewShotDataset) -> None:
+    settings = PathTrainingSettings()
+    trainer = PathTrainer(umls, SMALL, settings)
+    assert (trainer.steps - 1) * settings.tasks * settings.queries < len(trainer.tasks) < settings.steps * 64
+    assert PathTrainer(umls, SMALL, PathTrainingSettings(steps=3)).steps == 3

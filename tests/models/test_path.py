@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from hire.datasets import FewShotDataset
+from hire.evaluation import rank_task
 from hire.evidence import EvidenceGraph
 from hire.levels.path import PathNetwork, PathSettings
 from hire.models.path import PathModel
@@ -83,3 +84,19 @@ def test_a_head_and_a_tail_without_any_fact_have_a_score() -> None:
     assert model.score(model.adapt(np.array([(0, 1)])), np.array([4, 5]), np.array([5, 1])).isfinite().all()
     empty = PathModel(path_network(), EvidenceGraph(np.zeros((0, 3), np.int64), 6, 2))
     assert empty.score(empty.adapt(np.array([(0, 1)])), np.array([4]), np.arange(6)).isfinite().all()
+
+
+def test_evaluation_hides_the_relation_that_is_asked_for(umls: FewShotDataset) -> None:
+    task = umls.split("train")[0]
+    whole = EvidenceGraph.of(umls)
+    triples = np.concatenate([np.insert(t.pairs, 1, t.relation, axis=1) for t in umls.split("train")[1:]])
+    known = np.concatenate([umls.graph.triples, triples])
+    without = EvidenceGraph(known, whole.entity_count, whole.relation_count)
+    seen, blind = (rank_task(PathModel(path_network(), graph), umls, task, 3).realistic for graph in (whole, without))
+    assert np.allclose(seen, blind)
+    model = PathModel(path_network(), whole)
+    told = model.score(model.adapt(np.asarray(task.pairs[:3])), task.pairs[3:6, 0], np.arange(20))
+    hidden = model.hiding(task.relation)
+    assert not torch.allclose(
+        told, hidden.score(hidden.adapt(np.asarray(task.pairs[:3])), task.pairs[3:6, 0], np.arange(20))
+    )
