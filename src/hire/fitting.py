@@ -367,7 +367,8 @@ Few-shot knowledge graph completion: ranks the tail of (head, relation, ?) for a
 - trained for {steps:,} of {training.steps:,} steps, regime `{training.regime}`, seed {training.seed}, \
 shots {", ".join(map(str, training.shots))}
 - chosen on dev at step {best["step"]:,}: MRR {figures}
-- `model.safetensors` holds the weights, `config.json` all settings, `metrics.jsonl` and `curves.svg` the course
+- `model.safetensors` holds HiRe's weights, `path.safetensors` those of the path level if there is one
+- `config.json` has all settings, `metrics.jsonl` and `curves.svg` the course
 
 Use it with the dataset it was trained on: `hire evaluate {run.name}`. It knows the entities of that dataset only.
 """
