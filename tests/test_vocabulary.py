@@ -56,13 +56,6 @@ def test_an_unknown_name_is_told_with_near_ones() -> None:
     assert "person:anna" in str(caught.value.problems[0].remedy)
 
 
-def test_prefix_search_is_sorted_and_bounded() -> None:
-    vocabulary = Vocabulary.of(["bc", "ab", "b", "ba", "c"])
-    assert [vocabulary[i] for i in vocabulary.with_prefix("b")] == ["b", "ba", "bc"]
-    assert len(vocabulary.with_prefix("b", limit=2)) == 2
-    assert vocabulary.with_prefix("x") == []
-
-
 def test_of_a_slice_of_an_arrow_array() -> None:
     import pyarrow as pa
 

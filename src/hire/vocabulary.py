@@ -160,18 +160,6 @@ class Vocabulary(StringTable):
         found = pc.index_in(names.cast(pa.large_string()), value_set=self.arrow())
         return np.asarray(pc.fill_null(found, -1).to_numpy()).astype(np.int64)
 
-    def with_prefix(self, prefix: str, limit: int = 10) -> list[int]:
-        """The numbers of the first names, in sorted order, that begin with a prefix."""
-        wanted = prefix.encode()
-        start = self._position(wanted)
-        found = []
-        for position in range(start, min(start + limit, len(self))):
-            number = int(self.order[position])
-            if not self.bytes_of(number).startswith(wanted):
-                break
-            found.append(number)
-        return found
-
     def suggest(self, name: str, limit: int = 3) -> list[str]:
         """Known names that resemble an unknown one, among those that sort near it."""
         from difflib import get_close_matches
