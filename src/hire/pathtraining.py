@@ -81,13 +81,8 @@ class PathTasks:
         self.graph = graph
         self.settings = settings
         shares = TaskShares(train=settings.train_share, background=1 - settings.train_share, types=0)
-        everything = np.arange(graph.entity_count, dtype=np.int32)
         fewest = max(settings.shots) + FEWEST_QUERIES
-        self.tasks = [
-            task._replace(candidates=everything) if graph.types is None else task
-            for task in collect_tasks(dataset, "in-train", shares)
-            if len(task.pairs) >= fewest
-        ]
+        self.tasks = [task for task in collect_tasks(dataset, "in-train", shares) if len(task.pairs) >= fewest]
         if not self.tasks:
             raise HireError(
                 f"no relation has {fewest} triples to train with",
