@@ -16,7 +16,7 @@ import pytest
 import torch
 from click.testing import Result
 
-from hire.checkpoint import CONFIG, METRICS, MODEL, PATH_MODEL, PATH_STATE, STATE, load_tensors
+from hire.checkpoint import CONFIG, METRICS, MODEL, PATH_MODEL, PATH_STATE, STATE, load_tensors, weights_fingerprint
 from hire.datasets import FewShotDataset
 from hire.embeddings import EmbeddingSettings, EmbeddingTrainer, pretrain
 from hire.errors import HireError
@@ -92,7 +92,9 @@ def test_the_path_level_is_trained_after_the_others_and_resumed_bit_for_bit(tmp_
     hire = model.hire.score(model.hire.adapt(pairs[:3], candidates), pairs[:4, 0], candidates)
     weight = settings.path.hire_weight * model.hire.network.log_temperature.exp().item()
     assert torch.allclose(joined, paths + weight * hire, atol=1e-5)
+    before = weights_fingerprint(tmp_path / "whole")
     (tmp_path / "whole" / PATH_MODEL).write_bytes((tmp_path / "whole" / MODEL).read_bytes())
+    assert weights_fingerprint(tmp_path / "whole") != before  # what was calibrated before is so no more
     with pytest.raises(HireError, match="does not fit the settings"):
         load(tmp_path / "whole")
 
@@ -216,6 +218,7 @@ def test_the_command_line(run: Callable[..., Result], tmp_path: Path) -> None:
     result = run("train", "umls-one", *options, "-o", tmp_path / "run")
     assert result.exit_code == 0 and "Best on dev" in result.output
     assert (tmp_path / "run" / PATH_MODEL).exists()
+    assert json.loads((tmp_path / "run" / CONFIG).read_text())["path_training"]["seed"] == 5
     assert run("train", "umls-one", *options, "--model", "hire", "-o", tmp_path / "plain").exit_code == 0
     assert not (tmp_path / "plain" / PATH_MODEL).exists()
     found = json.loads(run("evaluate", tmp_path / "run", "--shots", "3", "--json").stdout)
