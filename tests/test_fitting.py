@@ -215,6 +215,7 @@ def test_the_command_line(run: Callable[..., Result], tmp_path: Path) -> None:
         "--path-steps",
         "1",
     )
+    options += ("--seed", "5")
     result = run("train", "umls-one", *options, "-o", tmp_path / "run")
     assert result.exit_code == 0 and "Best on dev" in result.output
     assert (tmp_path / "run" / PATH_MODEL).exists()
