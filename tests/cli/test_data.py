@@ -294,7 +294,9 @@ def test_an_interruption_leaves_nothing(tmp_path: Path, signal_number: int) -> N
     source.write_text(tsv(random_triples()))
     slowly = "import time, hire.datasets as d; f = d.save_array; d.save_array = lambda *a: (time.sleep(1), f(*a))"
     arguments = ["data", "build", str(source), "-o", str(tmp_path / "made")]
-    code = f"{slowly}; from hire.cli import main; main({arguments!r})"
+    # Whoever is started in the background of a script is started deaf to Ctrl-C.
+    hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{hears}; {slowly}; from hire.cli import main; main({arguments!r})"
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 30
     while not any(path.name.startswith(".made.partial") for path in tmp_path.iterdir()):
