@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hire.datasets import FewShotDataset
 from hire.errors import HireError
-from hire.evaluation import evaluate, metrics, rank, rank_task
+from hire.evaluation import evaluate, evaluate_draws, metrics, rank, rank_task
 from hire.models.base import FewShotModel
 from hire.models.popularity import Popularity
 from hire.vocabulary import IntArray
@@ -93,6 +93,40 @@ def test_the_report(umls: FewShotDataset) -> None:
     assert (found["split"], found["shots"], found["queries"]) == ("test", 3, 623 - 4 * 3)
     assert sum(part["queries"] for part in found["relations"].values()) == found["queries"]
     assert found["pessimistic"]["mrr"] <= found["realistic"]["mrr"] <= found["optimistic"]["mrr"]
+
+
+class ReferenceTails(FewShotModel):
+    """The tails of references before all others."""
+
+    name = "reference tails"
+
+    def __init__(self) -> None:
+        self.seen: list[list[list[int]]] = []
+
+    def adapt(self, references: IntArray, candidates: IntArray | None = None) -> IntArray:
+        self.seen.append(np.asarray(references).tolist())
+        return references[:, 1]
+
+    def score(self, relation: IntArray, heads: IntArray, tails: IntArray) -> Tensor:
+        return torch.from_numpy(np.isin(tails, relation).astype(np.float32)).expand(len(heads), -1)
+
+
+def test_references_drawn_at_random(umls: FewShotDataset) -> None:
+    model = ReferenceTails()
+    found = evaluate_draws(model, umls, "dev", 3, 4)
+    tasks = umls.split("dev", 3)
+    assert len(model.seen) == 4 * len(tasks) and len({str(seen) for seen in model.seen}) == len(model.seen)
+    for number, references in enumerate(model.seen):
+        pairs = tasks[number % len(tasks)].pairs.tolist()
+        assert all(pair in pairs for pair in references)
+    assert [task.pairs.tolist() for task in umls.split("dev", 3)] == [task.pairs.tolist() for task in tasks]
+    reciprocals = [draw["mrr"] for draw in found["draws"]]
+    assert len(set(reciprocals)) > 1
+    assert found["mean"]["mrr"] == pytest.approx(np.mean(reciprocals))
+    assert found["deviation"]["mrr"] == pytest.approx(np.std(reciprocals, ddof=1))
+    assert evaluate_draws(ReferenceTails(), umls, "dev", 3, 4) == found
+    assert evaluate_draws(ReferenceTails(), umls, "dev", 3, 4, seed=1)["draws"] != found["draws"]
+    assert evaluate_draws(ReferenceTails(), umls, "dev", 3, 1)["deviation"]["mrr"] == 0
 
 
 def test_the_protocol_of_nell_one(nell_one: FewShotDataset) -> None:

@@ -222,6 +222,9 @@ def test_the_command_line(run: Callable[..., Result], tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run" / CONFIG).read_text())["path_training"]["seed"] == 5
     assert run("train", "umls-one", *options, "--model", "hire", "-o", tmp_path / "plain").exit_code == 0
     assert not (tmp_path / "plain" / PATH_MODEL).exists()
+    for evidence, chosen in ((("--evidence", "background"), False), ((), True)):
+        assert run("train", "umls-one", *options, *evidence, "--max-minutes", "1e-9", "-o", tmp_path / str(chosen))
+        assert json.loads((tmp_path / str(chosen) / CONFIG).read_text())["path_training"]["train_facts"] is chosen
     found = json.loads(run("evaluate", tmp_path / "run", "--shots", "3", "--json").stdout)
     assert found["split"] == "dev" and found["shots"] == 3 and found["queries"] == 336 - 6
     for kind in ("realistic", "optimistic", "pessimistic"):
@@ -229,6 +232,9 @@ def test_the_command_line(run: Callable[..., Result], tmp_path: Path) -> None:
     assert "precedes" in run("evaluate", tmp_path / "run").output
     everything = json.loads(run("evaluate", tmp_path / "run", "--candidates", "all", "--json").stdout)
     assert everything["candidates"] == "all"
+    drawn = json.loads(run("evaluate", tmp_path / "run", "--draws", "2", "--json").stdout)
+    assert len(drawn["draws"]) == 2 and drawn["shots"] == 5
+    assert "deviation" in run("evaluate", tmp_path / "run", "--draws", "2").output
     for wrong in (
         ("evaluate", tmp_path),
         ("train", "no-such", "-o", "x"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from hire.datasets import FewShotDataset, Task
 from hire.errors import HireError
 from hire.models.base import FewShotModel
+from hire.progress import track
+from hire.randomness import random_stream
 from hire.vocabulary import IntArray
 
 RANKS = ("realistic", "optimistic", "pessimistic")
@@ -95,6 +97,41 @@ def evaluate(
         "relations": {
             name: {"queries": len(of_task.optimistic), **metrics(of_task.realistic)} for name, of_task in ranks.items()
         },
+    }
+
+
+def evaluate_draws(
+    model: FewShotModel,
+    dataset: FewShotDataset,
+    split: str,
+    shots: int,
+    draws: int,
+    *,
+    among_all: bool = False,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """The figures of realistic ranks where the references of each task are drawn at random, several times.
+
+    Each draw's figures, their mean and their standard deviation (of a sample), as plain data.
+    """
+    of_draws = []
+    with track("Drawing references", draws) as advance:
+        for draw in range(draws):
+            generator = random_stream(seed, "references", draw)
+            tasks = [replace(task, pairs=generator.permutation(task.pairs)) for task in dataset.split(split, shots)]
+            ranks = Ranks.joined(rank_task(model, dataset, task, shots, among_all=among_all) for task in tasks)
+            of_draws.append(metrics(ranks.realistic))
+            advance(1)
+    values = np.array([list(found.values()) for found in of_draws])  # [draws, figures]
+    spread = values.std(axis=0, ddof=1) if draws > 1 else np.zeros(values.shape[1])
+    return {
+        "split": split,
+        "shots": shots,
+        "candidates": "all" if among_all else "task",
+        "seed": seed,
+        "mean": dict(zip(of_draws[0], values.mean(axis=0).tolist(), strict=True)),
+        "deviation": dict(zip(of_draws[0], spread.tolist(), strict=True)),
+        "draws": of_draws,
     }
 
 

@@ -13,6 +13,7 @@ from hire.errors import HireError
 
 DEVICES = ("auto", "cpu", "cuda")
 MODELS = ("hire", "hire-path")
+EVIDENCE = ("all", "background")
 EMBEDDINGS = ("transe", "transh", "transd", "distmult", "complex", "complex-n3")
 
 
@@ -86,6 +87,7 @@ def pretrain(
 @option("--context-weight", type=click.FloatRange(0), help="Lambda; 0 leaves the context level out.")
 @option("--false-contexts", type=POSITIVE, help="N of the contrastive loss.")
 @option("--path-steps", type=POSITIVE, help="Of training the path level.")
+@option("--evidence", type=click.Choice(EVIDENCE), help="The path level's: train tasks and background, or that alone.")
 @option("--embeddings", type=click.Path(path_type=Path), help="A file of hire pretrain to start from.")
 @option("--embedding-steps", type=POSITIVE, help="Of pre-training.")
 @option("--evaluate-every", type=POSITIVE, help="Steps between looks at dev.")
@@ -121,7 +123,11 @@ def train(dataset: str, output: Path, resume: bool, as_json: bool, **options: An
         },
         embedding={"dimension": dimension, "steps": options["embedding_steps"], "seed": seed},
         fit={"evaluate_every": options["evaluate_every"], "patience": options["patience"]},
-        path_training={"steps": options["path_steps"], "seed": seed},
+        path_training={
+            "steps": options["path_steps"],
+            "train_facts": options["evidence"] and options["evidence"] == "all",
+            "seed": seed,
+        },
     )
     if options["model"] is not None:
         settings = replace(settings, path=preset("best" if options["model"] == "hire-path" else "fast").path)
@@ -159,29 +165,48 @@ def _device(name: str) -> str:
 @option("--split", type=click.Choice(["train", "dev", "test"]), default="dev")
 @option("--shots", type=POSITIVE, default=5, help="References of each task: its first K triples.")
 @option("--candidates", type=click.Choice(["task", "all"]), default="task", help="Rank among the task's, or all.")
+@option("--draws", type=POSITIVE, help="Draw the references at random instead, so many times.")
+@option("--seed", type=NATURAL, default=0, help="Of the draws and the intervals.")
 @json_option
-def evaluate(run: Path, dataset: str | None, split: str, shots: int, candidates: str, as_json: bool) -> None:
+def evaluate(
+    run: Path,
+    dataset: str | None,
+    split: str,
+    shots: int,
+    candidates: str,
+    draws: int | None,
+    seed: int,
+    as_json: bool,
+) -> None:
     """Rank the queries of a split with the model of RUN, other true tails filtered out.
 
     \b
     Example:
       hire evaluate runs/umls --split dev --shots 3
     """
-    from hire.evaluation import HITS, RANKS
+    from hire.evaluation import HITS, RANKS, evaluate_draws
     from hire.evaluation import evaluate as evaluate_model
     from hire.teaching import load
 
     trained = load(run, dataset)
-    opened = trained.dataset
-    found = evaluate_model(trained.model, opened, split, shots, among_all=candidates == "all")
-    if as_json:
-        print_json(found)
-        return
+    opened, among_all = trained.dataset, candidates == "all"
     names = ["mrr", *(f"hits@{most}" for most in HITS)]
 
     def figures(part: dict[str, Any]) -> list[str]:
         return [f"{part[name]:.3f}" for name in names]
 
+    if draws is not None:
+        found = evaluate_draws(trained.model, opened, split, shots, draws, among_all=among_all, seed=seed)
+        if as_json:
+            print_json(found)
+            return
+        title = f"{opened.name}, {split}, {shots} shots, references drawn {draws} times"
+        print_table(title, ["draws", *names], [(part, *figures(found[part])) for part in ("mean", "deviation")])
+        return
+    found = evaluate_model(trained.model, opened, split, shots, among_all=among_all, seed=seed)
+    if as_json:
+        print_json(found)
+        return
     title = f"{opened.name}, {split}, {shots} shots, {found['queries']:,} queries"
     print_table(title, ["ranks", *names], [(kind, *figures(found[kind])) for kind in RANKS])
     low_high = [f"{low:.3f}–{high:.3f}" for low, high in (found["realistic"][f"{name}_interval"] for name in names)]
