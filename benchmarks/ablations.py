@@ -12,7 +12,6 @@ import argparse
 import json
 import statistics
 import time
-from dataclasses import replace
 from typing import Any
 
 from hire.catalog import open_dataset
@@ -24,6 +23,7 @@ from hire.models.base import FewShotModel
 from hire.models.translation import MeanTranslation
 from hire.settings import RunSettings, preset
 from hire.training import HireTrainer
+from path_level import without_fold
 
 SHOTS = (1, 3, 5)
 EVERY = 4  # of the train relations, one is held out
@@ -42,16 +42,6 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "margin loss": {"model": {"loss": "margin"}, "training": {"embedding_norm": 1.0}},
     "regime tasks": {"training": {"regime": "tasks"}},
 }
-
-
-def held_out(dataset: FewShotDataset) -> FewShotDataset:
-    """The same dataset without its test tasks, in whose place some train tasks stand."""
-    train = dataset.split("train")
-    kept = [task for number, task in enumerate(train) if number % EVERY]
-    splits = {"train": kept, "dev": dataset.split("dev"), "test": train[::EVERY]}
-    tasks = {split: {task.relation: task.pairs for task in of_split} for split, of_split in splits.items()}
-    candidates = {task.relation: task.candidates for task in dataset.tasks}
-    return replace(FewShotDataset.of(dataset.name, dataset.graph, tasks, candidates), facts=dataset.facts)
 
 
 def figures(model: FewShotModel, dataset: FewShotDataset) -> dict[str, float]:
@@ -80,7 +70,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     options = parser.parse_args()
     original = open_dataset(options.dataset)
-    dataset = held_out(original)
+    dataset = without_fold(original, 0, EVERY)
     found: dict[str, list[dict[str, float]]] = {}
     for seed in options.seeds:
         base = preset("fast").changed(training={"steps": options.steps, "seed": seed}, embedding={"seed": seed})
