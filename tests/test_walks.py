@@ -32,7 +32,8 @@ def paths_of(walked: Walks, query: int, pair: int) -> set[Path]:
             entity = int(walked.numbers[hop][source])
             back(hop - 1, source, (int(layer.kinds[edge]), *kinds), (entity, *entities))
 
-    back(HOPS - 1, pair, (), ())
+    for place in (walked.reached == pair).nonzero()[:, 0].tolist():
+        back(HOPS - 1, place, (), ())
     return found
 
 
@@ -129,4 +130,4 @@ def test_an_entity_without_edges_is_reached_by_nothing() -> None:
     evidence = ReferenceEvidence(graph_of([(0, 0, 1)]), np.array([(0, 1)]))
     walked = walks(evidence, np.array([ENTITIES - 1]), Tails.of(evidence, np.array([ENTITIES - 2])))
     assert not len(walked.layers[-1].kinds)
-    assert walked.stays[-1].tolist() == [-1]
+    assert not len(walked.reached) and not len(walked.stays[-1])

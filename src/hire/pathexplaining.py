@@ -70,8 +70,8 @@ def _paths(
     walked: Walks, tail: int, weights: list[NDArray[np.float32]]
 ) -> list[tuple[tuple[int, ...], tuple[int, ...], float]]:
     """All walks of one pair, from the last hop to the first: kinds, entities, and the weight of their edges."""
-    ends = np.zeros(1, np.int64)
-    total = np.zeros(1, np.float32)
+    ends = np.arange(len(walked.reached))  # one place, or none
+    total = np.zeros(len(ends), np.float32)
     steps: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
     for hop in reversed(range(HOPS)):
         layer, stays = walked.layers[hop], walked.stays[hop].numpy()

@@ -33,7 +33,7 @@ class Layer:
 
     sources: Tensor  # [edges] int64: place among the entities of the layer before
     kinds: Tensor  # [edges] int64: with the number of the task times the number of kinds added
-    targets: Tensor  # [edges] int64: place among the entities of this layer
+    targets: Tensor  # [edges] int64: place among the entities of this layer; in the last, among the reached pairs
     log_fans: Tensor  # [edges, 2]
 
 
@@ -100,15 +100,16 @@ class Walks:
     heads: Tensor  # [heads, features]
     near: Tensor  # [entities of layer 1, features]
     degrees: tuple[Tensor, Tensor, Tensor]  # log(1 + degree) / 5 of the entities of each layer
-    stays: tuple[Tensor, Tensor, Tensor]  # place in the layer before of what stays from there, or -1; [entities] each
+    stays: tuple[Tensor, Tensor, Tensor]  # place in the layer before of what stays from there, or -1; [targets] each
+    reached: Tensor  # [reached] int64: the pairs whose tail some walk ends in; often few
     tails: Tensor  # [pairs] int64: place of each pair's tail among the tails
     pairs: Tensor  # [pairs, features]
 
     @classmethod
     def joined(cls, parts: list[Walks], tail_counts: list[int], kind_count: int) -> Walks:
         """The walks of several tasks behind one another."""
-        sizes = [[*map(len, part.numbers), len(part.pairs)] for part in parts]
-        starts = np.cumsum([[0] * (HOPS + 1), *sizes[:-1]], axis=0).T.tolist()  # of each layer, in each part
+        sizes = [[*map(len, part.numbers), len(part.reached), len(part.pairs)] for part in parts]
+        starts = np.cumsum([[0] * (HOPS + 2), *sizes[:-1]], axis=0).T.tolist()  # of each layer and pairs, in each part
         kinds = [task * kind_count for task in range(len(parts))]
 
         def layer(hop: int) -> Layer:
@@ -132,6 +133,7 @@ class Walks:
             torch.cat([part.near for part in parts]),
             (degrees[0], degrees[1], degrees[2]),
             (stays(0), stays(1), stays(2)),
+            _moved([part.reached for part in parts], starts[-1]),
             _moved([part.tails for part in parts], np.cumsum([0, *tail_counts[:-1]]).tolist()),
             torch.cat([part.pairs for part in parts]),
         )
@@ -175,16 +177,21 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
         rows, edges = np.nonzero(places[:, tails.place[graph.targets[tails.back.numbers]]] >= 0)
         arrivals = _Hop(np.zeros(0, np.int64), rows * columns.shape[1] + tails.back.owners[edges], edges)
     third = _third_hop(evidence, arrivals, tails, places, columns.shape[1])
-    ends_in = places[queries[:, None], tails.place[tails.entities[columns]]]
+    ends_in = places[queries[:, None], tails.place[tails.entities[columns]]].ravel()
+    ends = ends_in >= 0
+    ends[third.targets] = True
+    reached = np.flatnonzero(ends)
     of_heads, of_near = (_float(evidence.entity_features(entities)) for entities in (heads, near.entities))
     degrees = (of_heads[:, FEATURE["degree"]], of_near[:, FEATURE["degree"]], _float(evidence.degrees(far.entities)))
+    last = third._replace(targets=np.searchsorted(reached, third.targets))
     return Walks(
-        (_layer(evidence, first), _layer(evidence, second), _layer(evidence, third, backwards=True)),
+        (_layer(evidence, first), _layer(evidence, second), _layer(evidence, last, backwards=True)),
         (heads, near.entities, far.entities),
         of_heads,
         of_near,
         degrees,
-        (_long(near.stays), _long(far.stays), _long(ends_in.ravel())),
+        (_long(near.stays), _long(far.stays), _long(ends_in[reached])),
+        _long(reached),
         _long(columns.ravel()),
         _float(_pair_features(evidence, heads, tails, columns, first, third, near, far)),
     )

@@ -76,8 +76,8 @@ class PathMember(nn.Module):
         profile = tails.features.new_zeros(len(tails.features), self.settings.profile_channels)
         messages = weights[HOPS].index_select(0, tails.profile_kinds) * tails.profile_counts[:, None]
         profile = torch.asinh(profile.index_add(0, tails.profile_owners, messages))
-        described: Tensor = self.of_tails(torch.cat([profile, tails.features], dim=-1))
-        return described
+        inputs = torch.cat([profile, tails.features], dim=-1)
+        return F.linear(inputs, self.of_tails.weight, self.of_pairs.bias)
 
     def forward(
         self,
@@ -100,16 +100,20 @@ class PathMember(nn.Module):
                 arrived = arrived * (1 + self.gate(walks.near))
             state = arrived + _staying(state, walks.stays[hop])
         edge_weights = self._edge_weights(HOPS - 1, weights[HOPS - 1], walks.layers[-1], counted)
-        of_tails = degrees.index_select(0, walks.tails)
+        of_tails = degrees.index_select(0, walks.tails.index_select(0, walks.reached))
         last = self._pass(HOPS - 1, state, edge_weights, walks.layers[-1], walks.degrees[-1], of_tails)
-        inputs = torch.cat([last, _staying(state, walks.stays[-1]), walks.pairs], dim=-1)
-        linear, hidden = torch.split(
-            self.of_pairs(inputs) + described.index_select(0, walks.tails), [1, self.settings.readout_width], dim=-1
-        )
-        hidden = F.dropout(F.gelu(hidden), self.settings.dropout, self.training)
+        return self._read_out(described, walks, torch.cat([last, _staying(state, walks.stays[-1])], dim=-1))
+
+    def _read_out(self, described: Tensor, walks: Walks, arrived: Tensor) -> Tensor:
+        """The score of each pair, [pairs], from what arrived at the reached ones, [reached, 2 * channels]."""
+        of_walks, of_pairs = self.of_pairs.weight.split([arrived.shape[1], len(PAIR_FEATURES)], dim=1)
+        inputs = torch.addmm(described.index_select(0, walks.tails), walks.pairs, of_pairs.t())
+        inputs = inputs.index_add(0, walks.reached, F.linear(arrived, of_walks))
+        # The linear output is column 0. Taking it off after the activation keeps the memory in one piece.
+        hidden = F.dropout(F.gelu(inputs)[:, 1:], self.settings.dropout, self.training)
         hidden = F.dropout(F.gelu(self.hidden(hidden)), self.settings.dropout, self.training)
-        scores: Tensor = linear + self.last(hidden)
-        return scores[:, 0]
+        scores: Tensor = inputs[:, 0] + self.last(hidden)[:, 0]
+        return scores
 
     def _edge_weights(self, hop: int, weights: Tensor, layer: Layer, counted: Sequence[Tensor] | None) -> Tensor:
         """What each edge multiplies a message with, [edges, channels]: by its kind, and less the wider it fans."""

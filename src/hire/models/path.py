@@ -58,7 +58,6 @@ class PathModel(FewShotModel):
     @torch.no_grad()
     def score(self, relation: PathRelation, heads: IntArray, tails: IntArray) -> Tensor:
         """The mean score of the members, [heads, tails]."""
-        self.network.eval()
         distinct, places = np.unique(np.asarray(heads, np.int64), return_inverse=True)
         block, described = self._block(relation, tails)
         at_once = max(1, PAIRS_AT_ONCE // max(1, len(tails)))
