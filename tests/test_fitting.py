@@ -203,19 +203,8 @@ def test_damage_is_told(tmp_path: Path) -> None:
 
 
 def test_the_command_line(run: Callable[..., Result], tmp_path: Path) -> None:
-    options = (
-        "--steps",
-        "4",
-        "--dimension",
-        "8",
-        "--embedding-steps",
-        "10",
-        "--evaluate-every",
-        "2",
-        "--path-steps",
-        "1",
-    )
-    options += ("--seed", "5")
+    given = "--steps 4 --dimension 8 --embedding-steps 10 --evaluate-every 2 --path-steps 1 --seed 5"
+    options = given.split()
     result = run("train", "umls-one", *options, "-o", tmp_path / "run")
     assert result.exit_code == 0 and "Best on dev" in result.output
     assert (tmp_path / "run" / PATH_MODEL).exists()
