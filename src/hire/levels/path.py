@@ -106,7 +106,7 @@ class PathMember(nn.Module):
 
     def _read_out(self, described: Tensor, walks: Walks, arrived: Tensor) -> Tensor:
         """The score of each pair, [pairs], from what arrived at the reached ones, [reached, 2 * channels]."""
-        of_walks, of_pairs = self.of_pairs.weight.split([arrived.shape[1], len(PAIR_FEATURES)], dim=1)
+        of_walks, of_pairs = self.of_pairs.weight[:, : arrived.shape[1]], self.of_pairs.weight[:, arrived.shape[1] :]
         inputs = torch.addmm(described.index_select(0, walks.tails), walks.pairs, of_pairs.t())
         inputs = inputs.index_add(0, walks.reached, F.linear(arrived, of_walks))
         # The linear output is column 0. Taking it off after the activation keeps the memory in one piece.
