@@ -48,10 +48,14 @@ def translated(decoder: Decoder, relation: Relation, heads: Vectors) -> Tensor:
     return projected(decoder, heads, direction, shift) + translation
 
 
+def projected_tails(decoder: Decoder, relation: Relation, tails: Vectors) -> Tensor:
+    """t_perp, [..., n, dim] (Eq. 9)."""
+    return projected(decoder, tails, relation.direction.unsqueeze(-2), relation.tail_shift.unsqueeze(-2))
+
+
 def distances(decoder: Decoder, relation: Relation, moved: Tensor, tails: Vectors) -> Tensor:
     """||h_perp + R - t_perp|| of every translated head [..., n, dim] with every tail: [..., n, tails] (Eq. 10-11)."""
-    direction, shift = relation.direction.unsqueeze(-2), relation.tail_shift.unsqueeze(-2)
-    return distance(squared_distances(moved, projected(decoder, tails, direction, shift)))
+    return distance(squared_distances(moved, projected_tails(decoder, relation, tails)))
 
 
 def own_distances(decoder: Decoder, relation: Relation, moved: Tensor, tails: Vectors) -> Tensor:

@@ -108,7 +108,7 @@ class PathMember(nn.Module):
         """The score of each pair, [pairs], from what arrived at the reached ones, [reached, 2 * channels]."""
         of_walks, of_pairs = self.of_pairs.weight[:, : arrived.shape[1]], self.of_pairs.weight[:, arrived.shape[1] :]
         inputs = torch.addmm(described.index_select(0, walks.tails), walks.pairs, of_pairs.t())
-        inputs = inputs.index_add(0, walks.reached, F.linear(arrived, of_walks))
+        inputs.index_add_(0, walks.reached, F.linear(arrived, of_walks))
         # The linear output is column 0. Taking it off after the activation keeps the memory in one piece.
         hidden = F.dropout(F.gelu(inputs)[:, 1:], self.settings.dropout, self.training)
         hidden = F.dropout(F.gelu(self.hidden(hidden)), self.settings.dropout, self.training)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +14,30 @@ from hire.errors import HireError
 from hire.graph import KnowledgeGraph
 from hire.reasons import Evidence
 from hire.vocabulary import IntArray
+
+T = TypeVar("T")
+
+REMEMBERED = range(100, 20_001)  # tails: fewer are soon done again, and more are not worth their memory
+
+
+class LastTails(Generic[T]):
+    """What a model made of the tails that it was last asked about, which are often asked about again.
+
+    Several threads may share one: whose is kept does not matter.
+    """
+
+    def __init__(self) -> None:
+        self._kept: tuple[IntArray, T] | None = None
+
+    def get(self, tails: IntArray, make: Callable[[IntArray], T]) -> T:
+        """What was made of the same tails, or is made of them now."""
+        kept = self._kept
+        if kept is not None and np.array_equal(kept[0], tails):
+            return kept[1]
+        made = make(tails)
+        if len(tails) in REMEMBERED:
+            self._kept = np.array(tails), made
+        return made
 
 
 def as_tensor(numbers: IntArray) -> Tensor:

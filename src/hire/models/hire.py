@@ -15,9 +15,19 @@ from hire.adaptation import refine
 from hire.errors import HireError
 from hire.graph import KnowledgeGraph
 from hire.levels.context import ContextEncoder
-from hire.levels.entity import Decoder, Relation, Vectors, distances, own_distances, translated
+from hire.levels.entity import (
+    Decoder,
+    Relation,
+    Vectors,
+    distance,
+    distances,
+    own_distances,
+    projected_tails,
+    squared_distances,
+    translated,
+)
 from hire.levels.triplet import LstmLearner, MeanLearner, SetLearner
-from hire.models.base import FewShotModel, as_tensor
+from hire.models.base import FewShotModel, LastTails, as_tensor
 from hire.randomness import random_stream
 from hire.vocabulary import IntArray
 
@@ -168,6 +178,13 @@ class HireNetwork(nn.Module):
         return F.softplus(self.log_temperature.exp() * closer).mean(dim=-1)
 
 
+class LearnedRelation(NamedTuple):
+    """A relation as a trained HiRe knows it."""
+
+    relation: Relation
+    projected: LastTails[Tensor]  # t_perp of the tails last asked for, [tails, dim]
+
+
 class Hire(FewShotModel):
     """A trained HiRe: its network and its tables."""
 
@@ -184,26 +201,26 @@ class Hire(FewShotModel):
         return Vectors(self.entities[numbers], self.projections[numbers])
 
     @torch.no_grad()
-    def adapt(self, references: IntArray, candidates: IntArray | None = None) -> Relation:
+    def adapt(self, references: IntArray, candidates: IntArray | None = None) -> LearnedRelation:
         """Learn a relation from references [shots, 2]: meta relation, then MAML against some of the candidates."""
         return self._adapt(references, candidates, None)
 
     @torch.no_grad()
-    def adapt_against(self, references: IntArray, candidates: IntArray | None, rejected: IntArray) -> Relation:
+    def adapt_against(self, references: IntArray, candidates: IntArray | None, rejected: IntArray) -> LearnedRelation:
         """As `adapt`; the same steps also lead away from the rejected pairs."""
         heads, tails = (self._vectors(column[None]) for column in rejected.T)
         return self._adapt(references, candidates, (heads, tails))
 
     def _adapt(
         self, references: IntArray, candidates: IntArray | None, rejected: tuple[Vectors, Vectors] | None
-    ) -> Relation:
+    ) -> LearnedRelation:
         self.network.eval()
         size = len(self.entities) if candidates is None else len(candidates)
         negatives = self._negatives(references[:, 1], size, candidates)
         heads, tails = (self._vectors(column[None]) for column in references.T)
         sizes = torch.tensor([size], device=self.entities.device)
         relation = self.network.adapt(heads, tails, self._vectors(negatives[None]), None, sizes, rejected)
-        return Relation(*(part[0].detach() for part in relation))
+        return LearnedRelation(Relation(*(part[0].detach() for part in relation)), LastTails())
 
     def _negatives(self, true: IntArray, size: int, candidates: IntArray | None) -> IntArray:
         """Some candidates that are none of the true tails, if there are others; always the same."""
@@ -215,11 +232,15 @@ class Hire(FewShotModel):
         return others[:count] if len(others) else drawn[:count]
 
     @torch.no_grad()
-    def score(self, relation: Relation, heads: IntArray, tails: IntArray) -> Tensor:
+    def score(self, relation: LearnedRelation, heads: IntArray, tails: IntArray) -> Tensor:
         """Minus the distance, [heads, tails]."""
-        decoder = self.network.settings.decoder
-        moved = translated(decoder, relation, self._vectors(heads))
-        return -distances(decoder, relation, moved, self._vectors(tails)).cpu()
+        decoder, learned = self.network.settings.decoder, relation.relation
+
+        def project(tails: IntArray) -> Tensor:
+            return projected_tails(decoder, learned, self._vectors(tails))
+
+        moved = translated(decoder, learned, self._vectors(heads))
+        return -distance(squared_distances(moved, relation.projected.get(tails, project))).cpu()
 
     def vectors(self, entities: IntArray) -> Tensor:
         """The embeddings of some entities."""

@@ -9,9 +9,8 @@ import numpy as np
 from torch import Tensor
 
 from hire.graph import KnowledgeGraph
-from hire.levels.entity import Relation
 from hire.models.base import FewShotModel
-from hire.models.hire import Hire
+from hire.models.hire import Hire, LearnedRelation
 from hire.models.path import PathModel, PathRelation
 from hire.pathexplaining import explain_path
 from hire.reasons import Evidence
@@ -21,7 +20,7 @@ from hire.vocabulary import IntArray
 class JoinedRelation(NamedTuple):
     """A relation as HiRe and the path level know it."""
 
-    learned: Relation
+    learned: LearnedRelation
     paths: PathRelation
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from hire.evidence import EvidenceGraph
 from hire.graph import KnowledgeGraph
 from hire.levels.path import DEGREE, PathNetwork
-from hire.models.base import FewShotModel
+from hire.models.base import FewShotModel, LastTails
 from hire.references import ReferenceEvidence
 from hire.vocabulary import IntArray
 from hire.walks import Tails, Walks, walks
@@ -26,7 +27,7 @@ class PathRelation:
 
     evidence: ReferenceEvidence
     weights: list[list[Tensor]]  # of each member, for every hop and for profiles
-    blocks: list[tuple[Tails, list[Tensor]]] = field(default_factory=list)  # the tails last asked for
+    blocks: LastTails[tuple[Tails, list[Tensor]]] = field(default_factory=LastTails)
 
 
 class PathModel(FewShotModel):
@@ -59,7 +60,7 @@ class PathModel(FewShotModel):
     def score(self, relation: PathRelation, heads: IntArray, tails: IntArray) -> Tensor:
         """The mean score of the members, [heads, tails]."""
         distinct, places = np.unique(np.asarray(heads, np.int64), return_inverse=True)
-        block, described = self._block(relation, tails)
+        block, described = relation.blocks.get(tails, partial(self._block, relation))
         at_once = max(1, PAIRS_AT_ONCE // max(1, len(tails)))
         scores = torch.empty(len(distinct), len(tails))
         for start in range(0, len(distinct), at_once):
@@ -69,13 +70,9 @@ class PathModel(FewShotModel):
         return scores[torch.from_numpy(places)]
 
     def _block(self, relation: PathRelation, entities: IntArray) -> tuple[Tails, list[Tensor]]:
-        """Some entities as tails, and what each member makes of them; remembered until others are asked for."""
-        found = relation.blocks[0] if relation.blocks else None
-        if found is None or not np.array_equal(found[0].entities, entities):
-            block = Tails.of(relation.evidence, entities)
-            found = block, self._describe(relation, block)
-            relation.blocks[:] = [found]  # another thread may have put its own there: it does not matter whose is kept
-        return found
+        """Some entities as tails, and what each member makes of them."""
+        block = Tails.of(relation.evidence, entities)
+        return block, self._describe(relation, block)
 
     def _describe(self, relation: PathRelation, block: Tails) -> list[Tensor]:
         return [

@@ -16,7 +16,7 @@ from hire.teaching import TaughtRelation, TrainedModel
 
 MOST_RELATIONS = 10_000
 MOST_PAIRS = 10_000  # of one relation
-MOST_LEARNED = 256  # relations that are kept ready; others are learned again when they are asked about
+MOST_LEARNED = 64  # relations that are kept ready; others are learned again when they are asked about
 MOST_SEARCHES = 10_000  # whose results are kept
 EXAMPLE_REFERENCES, EXAMPLE_HEADS = 3, 5
 
@@ -171,7 +171,9 @@ class Desk:
             np.array([[names.number(name) for name in pair] for pair in some], np.int64).reshape(-1, 2)
             for some in (pairs, false)
         )
-        return self.model.taught(numbers, relation.name, rejected=rejected)
+        learned = self.model.taught(numbers, relation.name, rejected=rejected)
+        learned.candidate_scores(numbers[:1, 0])  # so that the first answer does not wait for what all answers need
+        return learned
 
     def _keep(self, relation: StoredRelation, learned: TaughtRelation) -> None:
         with self._ready:
