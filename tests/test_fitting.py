@@ -92,6 +92,8 @@ def test_the_path_level_is_trained_after_the_others_and_resumed_bit_for_bit(tmp_
     hire = model.hire.score(model.hire.adapt(pairs[:3], candidates), pairs[:4, 0], candidates)
     weight = settings.path.hire_weight * model.hire.network.log_temperature.exp().item()
     assert torch.allclose(joined, paths + weight * hire, atol=1e-5)
+    explained = model.explain(model.adapt(pairs[:3], candidates), int(pairs[0, 0]), 7)
+    assert explained.score == pytest.approx(joined[0, 7].item(), abs=1e-4)
     before = weights_fingerprint(tmp_path / "whole")
     (tmp_path / "whole" / PATH_MODEL).write_bytes((tmp_path / "whole" / MODEL).read_bytes())
     assert weights_fingerprint(tmp_path / "whole") != before  # what was calibrated before is so no more

@@ -100,8 +100,8 @@ class EvidenceGraph:
         seen = self.kinds[numbers] % self.relation_count != hidden
         return Edges(owners[seen], numbers[seen])
 
-    def leaving_over(self, entities: IntArray, kinds: IntArray) -> Edges:
-        """The edges of one kind each that leave some entities."""
+    def leaving_over(self, entities: IntArray, kinds: IntArray | int) -> Edges:
+        """The edges of one kind, of each its own or of all the same, that leave some entities."""
         places = self._entries(entities, kinds)
         found = np.flatnonzero(places >= 0)
         numbers, owners = expand_rows(self._profile_starts, places[found])

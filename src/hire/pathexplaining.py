@@ -117,8 +117,7 @@ def count_support(evidence: ReferenceEvidence, kinds: tuple[int, ...]) -> int:
     for head, tail in evidence.pairs:
         reached = np.array([head])
         for hop, kind in enumerate(kinds):
-            numbers = graph.leaving(reached, evidence.hidden).numbers
-            reached = np.unique(graph.targets[numbers[graph.kinds[numbers] == kind]])
+            reached = np.unique(graph.targets[graph.leaving_over(reached, kind).numbers])
             if hop < len(kinds) - 1:
                 reached = reached[(reached != head) & (reached != tail)]
         support += bool((reached == tail).any())

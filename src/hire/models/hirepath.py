@@ -47,13 +47,18 @@ class HirePath(FewShotModel):
 
     def score(self, relation: JoinedRelation, heads: IntArray, tails: IntArray) -> Tensor:
         """The sum of logits, [heads, tails]."""
+        return self.path.score(relation.paths, heads, tails) + self._of_hire(relation, heads, tails)
+
+    def _of_hire(self, relation: JoinedRelation, heads: IntArray, tails: IntArray) -> Tensor:
+        """What HiRe adds to the logits, [heads, tails]."""
         weight = self.path.network.settings.hire_weight * self.hire.network.log_temperature.exp().item()
-        return self.path.score(relation.paths, heads, tails) + weight * self.hire.score(relation.learned, heads, tails)
+        return weight * self.hire.score(relation.learned, heads, tails)
 
     def explain(self, relation: JoinedRelation, head: int, tail: int, *, most: int = 10) -> Evidence:
         """The path level's evidence, with the score of all levels."""
-        score = self.score(relation, np.array([head]), np.array([tail])).item()
-        return replace(explain_path(self.path, relation.paths, head, tail, most=most), score=score)
+        found = explain_path(self.path, relation.paths, head, tail, most=most)
+        of_hire = self._of_hire(relation, np.array([head]), np.array([tail])).item()
+        return replace(found, score=found.score + of_hire)
 
     def hiding(self, relation: int) -> HirePath:
         """The same model, whose path level looks at no fact of a relation."""
