@@ -15,9 +15,9 @@ ENTITIES, RELATIONS = 6, 3
 triple = st.tuples(st.integers(0, ENTITIES - 1), st.integers(0, RELATIONS - 1), st.integers(0, ENTITIES - 1))
 
 
-def graph_of(triples: list[tuple[int, int, int]]) -> KnowledgeGraph:
+def graph_of(triples: list[tuple[int, int, int]], entities: int = ENTITIES) -> KnowledgeGraph:
     return KnowledgeGraph.of(
-        Vocabulary.of([f"e{i}" for i in range(ENTITIES)], "entity"),
+        Vocabulary.of([f"e{i}" for i in range(entities)], "entity"),
         Vocabulary.of([f"r{i}" for i in range(RELATIONS)], "relation"),
         np.array(triples, np.int32).reshape(-1, 3),
     )

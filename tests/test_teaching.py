@@ -47,6 +47,20 @@ def test_candidates_may_be_given(trained: TrainedModel) -> None:
     assert {answer.tail for answer in relation.predict("virus")} == {"plant", "animal"}
 
 
+def test_of_too_many_candidates_the_most_alike_are_ranked(
+    trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hire.teaching.MOST_CANDIDATES", 20)
+    relation = trained.teach(EXAMPLES)
+    entities = trained.dataset.graph.entities
+    assert len(relation.candidates) == 20 and (np.diff(relation.candidates) > 0).all()
+    assert entities.number("organism") in relation.candidates
+    assert len(relation.predict("plant", k=100)) in (19, 20)
+    assert len(trained.teach(EXAMPLES, candidates=list(entities)[:50]).candidates) == 50
+    wider = trained.with_entities({"moss": [("isa", "plant", "out")]})
+    assert len(wider.teach(EXAMPLES).candidates) == 21
+
+
 def test_candidates_share_a_type_with_an_examples_tail(nell_one: FewShotDataset) -> None:
     entities = torch.randn(len(nell_one.graph.entities), 4)
     trained = TrainedModel(Hire(HireNetwork(HireSettings(dimension=4)), entities, entities), nell_one)

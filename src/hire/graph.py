@@ -146,9 +146,15 @@ class KnowledgeGraph:
         return np.diff(self.offsets)
 
     @cached_property
+    def kind_sizes(self) -> NDArray[np.int64]:
+        """The number of edges of each relation, then of each inverse."""
+        sizes = np.bincount(self.triples[:, 1], minlength=len(self.relations))
+        return np.concatenate([sizes, sizes])
+
+    @cached_property
     def background_relations(self) -> IntArray:
         """The numbers, sorted, of the relations that have triples in the graph."""
-        return np.flatnonzero(np.bincount(self.triples[:, 1], minlength=len(self.relations)))
+        return np.flatnonzero(self.kind_sizes[: len(self.relations)])
 
     def neighbors_of(self, entity: int, limit: int | None = MAX_NEIGHBORS) -> IntArray:
         """The (relation, entity) tuples around an entity, [n, 2], in file order; all of them if limit is None."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hire.calibration import Calibration, for_shots
 from hire.catalog import open_dataset
 from hire.checkpoint import load_model, read_calibration, read_config
-from hire.datasets import FewShotDataset, candidates_by_type
+from hire.datasets import FewShotDataset, candidates_by_type, most_alike
 from hire.errors import HireError
 from hire.explaining import Explanation, find_evidence
 from hire.models.base import FewShotModel
@@ -26,6 +26,7 @@ UNNAMED = "taught"  # what a relation is called that was given no name
 SCORES_AT_ONCE = 1 << 22  # bounds the memory of many heads
 ENTITIES_AT_ONCE = 1 << 17  # bounds the memory of many candidates
 HEADS_AT_ONCE = 256
+MOST_CANDIDATES = 20_000  # of a relation, unless more are given
 
 
 Direction = Literal["out", "in"]
@@ -113,7 +114,8 @@ class TrainedModel:
         """Learn a relation from (head, tail) examples, entities by id or label, at once, without training.
 
         If the dataset has a relation of that name, its facts are taken for known. Unless candidates are given, answers
-        are entities that share a type with an example's tail, where the graph knows types, or any entities.
+        are entities that share a type with an example's tail, where the graph knows types, or any entities; of more
+        than 20,000 those whose kinds of edges are most like those of the examples' tails.
         """
         pairs = self._pairs(references)
         if not len(pairs):
@@ -130,20 +132,24 @@ class TrainedModel:
     ) -> TaughtRelation:
         """As `teach`, in numbers: references [shots, 2], chosen candidates if any, and pairs [n, 2] that are false."""
         false = np.zeros((0, 2), np.int64) if rejected is None else rejected
-        members = self._alike(references[:, 1]) if chosen is None else chosen
-        among = None if len(members) == len(self.dataset.graph.entities) else members
         known = None if name is None else self.dataset.graph.relations.find(name)
+        members = self._alike(references[:, 1], known) if chosen is None else chosen
+        among = None if len(members) == len(self.dataset.graph.entities) else members
         model = self.model if known is None else self.model.hiding(known)
         learned = model.adapt_against(references, among, false) if len(false) else model.adapt(references, among)
         return TaughtRelation(self, references, members, learned, name, chosen, false)
 
-    def _alike(self, entities: IntArray) -> IntArray:
-        """The entities, sorted, that share a type with some; all of them where the graph knows no types."""
+    def _alike(self, entities: IntArray, hidden: int | None = None) -> IntArray:
+        """The entities, sorted, that share a type with some; of too many, or where no types are known, the most alike.
+
+        They are alike by the kinds of edges that they have, but those of a hidden relation. New entities are always
+        among them.
+        """
         graph = self.dataset.graph
-        if graph.types is None:
-            return np.arange(len(graph.entities))
-        alike = candidates_by_type(graph, entities).astype(np.int64)
-        return np.union1d(alike, np.arange(len(graph.entities) - self.newcomers, len(graph.entities)))
+        everything = np.arange(len(graph.entities))
+        alike = everything if graph.types is None else candidates_by_type(graph, entities).astype(np.int64)
+        alike = most_alike(graph, alike, entities, MOST_CANDIDATES, hidden)
+        return np.union1d(alike, everything[len(everything) - self.newcomers :])
 
     def _pairs(self, names: Iterable[tuple[str, str]]) -> IntArray:
         flat = [self.names.number(name) for pair in names for name in pair]
@@ -202,7 +208,7 @@ class TaughtRelation:
         """The k best heads of a tail among those that share a type with an example's head, best first."""
         graph = self.owner.dataset.graph
         number = self.owner.names.number(tail)
-        heads = self.owner._alike(self.references[:, 0])
+        heads = self.owner._alike(self.references[:, 0], self._relation)
         blocks = [heads[start : start + ENTITIES_AT_ONCE] for start in range(0, len(heads), ENTITIES_AT_ONCE)]
         scores = np.concatenate([self._score(block, np.array([number]))[:, 0] for block in blocks])
         false = [self.rejected] if known else [self.rejected, self.references]
