@@ -49,7 +49,11 @@ def test_no_feature_sees_the_hidden_relation(umls: FewShotDataset) -> None:
             assert features == pytest.approx(expected, abs=1e-5)
 
 
-def test_features_are_computed_once_and_do_not_depend_on_company(umls: FewShotDataset) -> None:
+@pytest.mark.parametrize("most", [50_000, 7])
+def test_features_do_not_depend_on_company_or_what_was_asked_before(
+    umls: FewShotDataset, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hire.references.MOST_KEPT", most)
     graph = EvidenceGraph.of(umls)
     pairs = umls.split("dev")[0].pairs[:5]
     at_once = ReferenceEvidence(graph, pairs).entity_features(np.arange(100))
@@ -57,3 +61,6 @@ def test_features_are_computed_once_and_do_not_depend_on_company(umls: FewShotDa
     one_by_one = np.concatenate([evidence.entity_features(np.array([entity])) for entity in range(100)])
     assert one_by_one == pytest.approx(at_once, abs=1e-6)
     assert evidence.entity_features(np.arange(100)) == pytest.approx(at_once, abs=1e-6)
+    some = np.array([90, 3, 3, 50, 2, 90])
+    assert evidence.entity_features(some) == pytest.approx(at_once[some], abs=1e-6)
+    assert evidence.entity_features(np.zeros(0, np.int64)).shape == (0, len(ENTITY_FEATURES))

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from hire.evidence import EvidenceGraph, FloatArray
 from hire.graph import expand_rows
@@ -56,6 +57,7 @@ FEATURE = {name: column for column, name in enumerate(ENTITY_FEATURES)}
 HEAD, TAIL = 0, 1
 SHARPNESS = 6.0  # of the weights of similar relations
 LEAST_POPULARITY = 1e-5
+MOST_KEPT = 50_000  # entities whose features are kept
 
 
 class ReferenceEvidence:
@@ -65,8 +67,7 @@ class ReferenceEvidence:
         self.graph = graph
         self.pairs = np.asarray(pairs, np.int64)
         self.hidden = hidden
-        self._known = np.zeros(graph.entity_count, bool)
-        self._features = np.zeros((graph.entity_count, len(ENTITY_FEATURES)), np.float32)
+        self._computed = (np.zeros(0, np.int64), np.zeros((0, len(ENTITY_FEATURES)), np.float32))  # entities, features
         paths = [paths_between(graph, int(head), int(tail), hidden) for head, tail in self.pairs]
         self.rules = Rules.of(paths)
         self._figures = np.stack([of_one.figures for of_one in paths]).mean(axis=0)  # [figures, kinds]
@@ -129,18 +130,33 @@ class ReferenceEvidence:
         return np.asarray(profiles / np.maximum(np.linalg.norm(profiles, axis=-1, keepdims=True), 1e-6))
 
     @cached_property
-    def _shares(self) -> FloatArray:
-        """The part of each reference's neighbourhood tuples that an entity has, [2, shots, entities]."""
+    def _shares(self) -> list[tuple[NDArray[np.int64], FloatArray]]:
+        """Of each side the entities that have a part of a reference's neighbourhood tuples, and how large a part.
+
+        The entities are keys, sorted: the number of the reference times the number of entities is added.
+        """
         graph = self.graph
-        shares = np.zeros((2, len(self.pairs), graph.entity_count), np.float32)
+        found = []
         for side in (HEAD, TAIL):
-            for shot, entity in enumerate(self.pairs[:, side]):
-                edges = graph.leaving(np.array([entity]), self.hidden).numbers
-                rarity = graph.tuple_rarity(edges)
-                back = graph.leaving_over(graph.targets[edges], graph.inverse(graph.kinds[edges]))
-                parts = rarity[back.owners] / max(1e-6, rarity.sum())
-                np.add.at(shares[side, shot], graph.targets[back.numbers], parts)
-        return shares
+            edges = graph.leaving(self.pairs[:, side], self.hidden)
+            rarity = graph.tuple_rarity(edges.numbers)
+            whole = np.bincount(edges.owners, rarity, minlength=len(self.pairs))
+            targets, kinds = graph.targets[edges.numbers], graph.kinds[edges.numbers]
+            back = graph.leaving_over(targets, graph.inverse(kinds))
+            owners = edges.owners[back.owners]
+            parts = rarity[back.owners] / np.maximum(1e-6, whole[owners])
+            keys, places = np.unique(owners * graph.entity_count + graph.targets[back.numbers], return_inverse=True)
+            found.append((keys, np.bincount(places, parts, minlength=len(keys)).astype(np.float32)))
+        return found
+
+    def _shares_of(self, entities: IntArray, side: int) -> FloatArray:
+        """The part of each reference's neighbourhood tuples that each entity has, [entities, shots]."""
+        keys, parts = self._shares[side]
+        wanted = entities[:, None] + np.arange(len(self.pairs)) * self.graph.entity_count
+        if not len(keys):
+            return np.zeros(wanted.shape, np.float32)
+        places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[places] == wanted, parts[places], np.float32(0))
 
     @cached_property
     def _similar_kinds(self) -> FloatArray:
@@ -182,7 +198,7 @@ class ReferenceEvidence:
 
     def similarities(self, entities: IntArray, side: int) -> FloatArray:
         """Of each entity to the reference heads or tails: cosine of profiles, shared tuples; [2, entities, shots]."""
-        return np.stack([self._profile_products(entities)[0][side], self._shares[side][:, entities].T])
+        return np.stack([self._profile_products(entities)[0][side], self._shares_of(entities, side)])
 
     def _profile_products(self, entities: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Cosines with the profiles of the references, [2, entities, shots], popularity and degree, [entities]."""
@@ -206,22 +222,31 @@ class ReferenceEvidence:
         return np.ascontiguousarray(self._profiles.reshape(2 * len(self.pairs), -1).T)
 
     def entity_features(self, entities: IntArray) -> FloatArray:
-        """The features of some entities, [entities, ENTITY_FEATURES]; computed once for each."""
-        new = np.unique(entities[~self._known[entities]])
+        """The features of some entities, [entities, ENTITY_FEATURES]; those that were computed last are kept."""
+        known, features = self._computed
+        places = np.minimum(np.searchsorted(known, entities), max(0, len(known) - 1))
+        new = np.unique(entities[known[places] != entities] if len(known) else entities)
         if len(new):
-            self._features[new] = self._compute_features(new)
-            self._known[new] = True
-        return self._features[entities]
+            of_new = self._compute_features(new)
+            if len(known) + len(new) > MOST_KEPT:
+                keep = np.isin(known, entities)
+                known, features = known[keep], features[keep]
+            known = np.concatenate([known, new])
+            order = np.argsort(known)
+            known, features = known[order], np.concatenate([features, of_new])[order]
+            self._computed = known, features  # at once: other threads may be asking
+            places = np.searchsorted(known, entities)
+        return features[places]
 
     def _compute_features(self, entities: IntArray) -> FloatArray:
         cosines, popularity, degrees = self._profile_products(entities)
-        shares = self._shares[:, :, entities]  # [2, shots, entities]
+        shares = [self._shares_of(entities, side) for side in (HEAD, TAIL)]  # [entities, shots] each
         columns = []
         for side in (TAIL, HEAD):
             ours = self.pairs[:, side]
             columns += [(entities[:, None] == ours).mean(axis=1)]
             columns += [cosines[side].mean(axis=1), cosines[side].max(axis=1)]
-            columns += [shares[side].mean(axis=0), shares[side].max(axis=0), self._of_types(entities, ours)]
+            columns += [shares[side].mean(axis=1), shares[side].max(axis=1), self._of_types(entities, ours)]
         columns += [np.log1p(degrees) / 5, np.log(LEAST_POPULARITY + popularity) / 5 + 1.5]
         return np.stack(columns, axis=1).astype(np.float32)
 
