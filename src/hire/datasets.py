@@ -320,6 +320,9 @@ def candidates_by_type(graph: KnowledgeGraph, tails: Iterable[int] | IntArray) -
     return distinct(np.concatenate([graph.types.entities_with(graph.types.of_entities(tails)), tails]))
 
 
+TIE = 1e-9  # far below any likeness
+
+
 def most_alike(
     graph: KnowledgeGraph, members: IntArray, examples: IntArray, most: int, hidden: int | None = None
 ) -> IntArray:
@@ -336,8 +339,10 @@ def most_alike(
     weights = shares * np.log(len(graph.neighbors) / np.maximum(graph.kind_sizes, 1))
     if hidden is not None:
         weights[[hidden, hidden + len(graph.relations)]] = 0
-    sums = np.concatenate([[0], np.cumsum(weights[graph.neighbors[:, 0]])])
-    likeness = (sums[graph.offsets[1:]] - sums[graph.offsets[:-1]])[members] / (graph.degrees[members] + 1)
-    likeness[np.isin(members, examples)] = np.inf
-    order = np.lexsort([-graph.degrees[members], -likeness])
-    return np.sort(members[order[:most]])
+    sums = np.concatenate([[0], np.cumsum(weights[graph.neighbors[:, 0]])])[graph.offsets]
+    degrees = graph.degrees[members] + 1
+    likeness = (sums[members + 1] - sums[members]) / degrees - TIE / degrees  # of equals, the better connected first
+    places = np.searchsorted(members, examples)
+    present = members[np.minimum(places, len(members) - 1)] == examples
+    likeness[places[present]] = np.inf
+    return np.sort(members[np.argpartition(-likeness, most)[:most]])

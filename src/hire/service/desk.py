@@ -36,6 +36,7 @@ class Desk:
         self._changing = threading.Lock()  # one change at a time, so that none is built on an old state
         self._ready = threading.Lock()  # guards the dictionaries, never held while anything is learned
         self.search = lru_cache(MOST_SEARCHES)(self._search)  # who types asks for the same beginnings again
+        self.model.search("a", 1)  # makes what all searches need
 
     def relations(self) -> list[StoredRelation]:
         """All relations, in the order in which they were taught."""
