@@ -211,8 +211,10 @@ def test_the_command_line(run: Callable[..., Result], tmp_path: Path) -> None:
     assert result.exit_code == 0 and "Best on dev" in result.output
     assert (tmp_path / "run" / PATH_MODEL).exists()
     assert json.loads((tmp_path / "run" / CONFIG).read_text())["path_training"]["seed"] == 5
-    assert run("train", "umls-one", *options, "--model", "hire", "-o", tmp_path / "plain").exit_code == 0
-    assert not (tmp_path / "plain" / PATH_MODEL).exists()
+    assert sorted(load(tmp_path / "run").calibrations) == [1, 3, 5]
+    plain = run("train", "umls-one", *options, "--model", "hire", "--no-calibrate", "-o", tmp_path / "plain", "--json")
+    assert plain.exit_code == 0 and json.loads(plain.stdout)["calibrated"] is False
+    assert not (tmp_path / "plain" / PATH_MODEL).exists() and not load(tmp_path / "plain").calibrations
     for evidence, chosen in ((("--evidence", "background"), False), ((), True)):
         assert run("train", "umls-one", *options, *evidence, "--max-minutes", "1e-9", "-o", tmp_path / str(chosen))
         assert json.loads((tmp_path / str(chosen) / CONFIG).read_text())["path_training"]["train_facts"] is chosen

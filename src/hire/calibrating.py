@@ -15,7 +15,7 @@ from hire.errors import HireError
 from hire.evaluation import SCORES_AT_ONCE
 from hire.progress import track
 from hire.randomness import random_stream
-from hire.teaching import TaughtRelation, TrainedModel
+from hire.teaching import TaughtRelation, TrainedModel, load
 from hire.vocabulary import IntArray
 
 SHOTS = (1, 3, 5)
@@ -39,6 +39,17 @@ def calibrate(
     about = {"split": "dev", "draws": draws, "candidates": among, "reports": reports}
     write_calibration(run, found, about)
     return about | {"shots": {str(k): calibration.to_dict() for k, calibration in found.items()}}
+
+
+def calibrate_new(run: Path, dataset: str | None = None) -> bool:
+    """Calibrate a run that was just trained, as quickly as it goes, unless it is; whether it has a calibration then."""
+    trained = load(run, dataset)
+    if not trained.calibrations:
+        try:
+            calibrate(trained, run, draws=1)
+        except HireError:  # no dev task is large enough: training did without, and so can answers
+            return False
+    return True
 
 
 def check(

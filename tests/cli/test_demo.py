@@ -18,7 +18,16 @@ def test_it_trains_compares_and_answers(
     short = ("demo", "--path-steps", "1", "--steps")
     first = run(*short, "3")
     assert first.exit_code == 0
-    for expected in ("popularity", "TransE", "HiRe", "Taught: ", "part_of", "/curves.svg", "hire serve runs/demo"):
+    for expected in (
+        "popularity",
+        "TransE",
+        "HiRe",
+        "Taught: ",
+        "part_of",
+        "confidence",
+        "/curves.svg",
+        "hire serve runs/demo",
+    ):
         assert expected in first.stdout
     assert (tmp_path / "runs" / "demo" / "curves.svg").is_file()
     again = run(*short, "3")

@@ -28,6 +28,7 @@ def demo(output: Path, steps: int, path_steps: int, seed: int, serve: bool) -> N
       hire demo
       hire demo --serve
     """
+    from hire.calibrating import calibrate_new
     from hire.checkpoint import CONFIG
     from hire.evaluation import HITS, evaluate
     from hire.fitting import CURVES, embeddings_of, fit
@@ -47,6 +48,7 @@ def demo(output: Path, steps: int, path_steps: int, seed: int, serve: bool) -> N
         path_training={"seed": seed, "steps": path_steps},
     )
     fit(DATASET, output, settings, resume=(output / CONFIG).exists())
+    calibrate_new(output)
     trained = load(output)
     dataset = trained.dataset
     assert isinstance(trained.model, HirePath)  # noqa: S101 - that is what was trained
@@ -73,9 +75,9 @@ def demo(output: Path, steps: int, path_steps: int, seed: int, serve: bool) -> N
     true = {tail for of, tail in pairs if of == head}
     print_table(
         f"{head} {RELATION} ...",
-        ["", "answer", "score", "in the dataset"],
+        ["", "answer", "confidence", "in the dataset"],
         [
-            (place, answer.tail, answer.score, "yes" if answer.tail in true else "")
+            (place, answer.tail, f"{answer.confidence:.0%}", "yes" if answer.tail in true else "")
             for place, answer in enumerate(relation.predict(head, 5), 1)
         ],
     )

@@ -97,8 +97,9 @@ def pretrain(
 @option("--device", type=click.Choice(DEVICES), default="auto", help="Where to compute.")
 @click.option("--tensorboard", is_flag=True, help="Write the metrics for TensorBoard, too (an extra).")
 @click.option("--resume", is_flag=True, help="Go on with the run where it stopped.")
+@option("--calibrate/--no-calibrate", default=True, help="Find out at the end what scores mean, as confidences.")
 @json_option
-def train(dataset: str, output: Path, resume: bool, as_json: bool, **options: Any) -> None:
+def train(dataset: str, output: Path, resume: bool, calibrate: bool, as_json: bool, **options: Any) -> None:
     """Train a model on DATASET, choosing the best step on dev. What is not given is as the preset has it.
 
     Ctrl-C ends after the current step without loss: the same command with --resume goes on, and the result is the
@@ -108,6 +109,7 @@ def train(dataset: str, output: Path, resume: bool, as_json: bool, **options: An
     Example:
       hire train umls-one --steps 100 -o runs/umls
     """
+    from hire.calibrating import calibrate_new
     from hire.fitting import fit
     from hire.settings import preset
 
@@ -141,8 +143,9 @@ def train(dataset: str, output: Path, resume: bool, as_json: bool, **options: An
         device=_device(options["device"]),
         tensorboard=options["tensorboard"],
     )
+    calibrated = calibrate and found["finished"] and calibrate_new(output)
     if as_json:
-        print_json({"run": str(output), **found})
+        print_json({"run": str(output), **found, "calibrated": calibrated})
         return
     print_table(
         f"Best on dev, step {found['step']:,}", ["shots", "MRR"], [(k, f"{mrr:.3f}") for k, mrr in found["dev"].items()]

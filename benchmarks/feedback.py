@@ -1,0 +1,108 @@
+"""What accepting and rejecting answers is worth, with a judge who knows the truth.
+
+    python benchmarks/feedback.py RUN [--split dev] [--shots 3] [--judged 10]
+
+Of each task, the first K triples are the references. For the heads of the next few queries the judge looks at the ten
+best answers, accepts the true ones and rejects the false ones above them. Figures are those of all other queries: with
+the references alone, with what was accepted, with what was rejected, and with both.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+
+import numpy as np
+
+from hire.datasets import FewShotDataset, Task
+from hire.evaluation import Ranks, metrics, rank
+from hire.models.base import FewShotModel
+from hire.teaching import load
+from hire.vocabulary import IntArray
+
+SEEN = 10  # answers that the judge looks at
+Pairs = list[tuple[int, int]]
+
+
+def judge(
+    model: FewShotModel, dataset: FewShotDataset, task: Task, candidates: IntArray, shots: int, judged: int
+) -> tuple[Pairs, Pairs]:
+    """The pairs that are accepted, and those that are rejected."""
+    relation = model.adapt(np.asarray(task.pairs[:shots]), candidates)
+    accepted: Pairs = []
+    rejected: Pairs = []
+    given = {tuple(pair) for pair in task.pairs[:shots].tolist()}
+    for head in dict.fromkeys(task.pairs[shots : shots + judged, 0].tolist()):
+        scores = model.score(relation, np.array([head]), candidates).numpy()[0]
+        true = set(dataset.facts.tails(head, task.relation).tolist())
+        best = candidates[np.argsort(-scores, kind="stable")[:SEEN]].tolist()
+        last = max((place for place, tail in enumerate(best) if tail in true), default=-1)
+        accepted += [(head, tail) for tail in best if tail in true and (head, tail) not in given]
+        rejected += [(head, tail) for tail in best[: last + 1] if tail not in true]
+    return accepted, rejected
+
+
+def ranks_after(
+    model: FewShotModel,
+    dataset: FewShotDataset,
+    task: Task,
+    candidates: IntArray,
+    references: IntArray,
+    rejected: IntArray,
+    queries: IntArray,
+) -> Ranks:
+    """The ranks of some queries after what was said."""
+    learn = (
+        model.adapt_against(references, candidates, rejected) if len(rejected) else model.adapt(references, candidates)
+    )
+    scores = model.score(learn, queries[:, 0], candidates).numpy()
+    rows, tails = dataset.facts.all_tails(queries[:, 0], task.relation)
+    columns = np.minimum(np.searchsorted(candidates, tails), len(candidates) - 1)
+    others = (candidates[columns] == tails) & (tails != queries[rows, 1])
+    return rank(scores, np.searchsorted(candidates, queries[:, 1]), rows[others], columns[others])
+
+
+def pairs_of(*parts: Iterable[tuple[int, int]]) -> IntArray:
+    """Pairs as an array, [n, 2]."""
+    return np.array([pair for part in parts for pair in part], np.int64).reshape(-1, 2)
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run")
+    parser.add_argument("--split", default="dev", choices=["dev", "test"])
+    parser.add_argument("--shots", type=int, default=3)
+    parser.add_argument("--judged", type=int, default=10)
+    options = parser.parse_args()
+    trained = load(options.run)
+    dataset = trained.dataset
+    found: dict[str, list[Ranks]] = {}
+    said = np.zeros(2, int)
+    for task in dataset.split(options.split, options.shots + options.judged):
+        model = trained.model.hiding(task.relation)
+        everything = np.arange(len(dataset.graph.entities))
+        candidates = everything if task.candidates is None else np.sort(task.candidates).astype(np.int64)
+        accepted, rejected = judge(model, dataset, task, candidates, options.shots, options.judged)
+        said += [len(accepted), len(rejected)]
+        references = [(head, tail) for head, tail in task.pairs[: options.shots].tolist()]
+        judged_heads = {head for head, _ in (*accepted, *rejected)}
+        rest = [pair for pair in task.pairs[options.shots + options.judged :].tolist() if pair[0] not in judged_heads]
+        for name, more, less in (
+            ("references alone", [], []),
+            ("and accepted", accepted, []),
+            ("and rejected", [], rejected),
+            ("and both", accepted, rejected),
+        ):
+            ranks = ranks_after(
+                model, dataset, task, candidates, pairs_of(references, more), pairs_of(less), np.array(rest)
+            )
+            found.setdefault(name, []).append(ranks)
+    print(f"{said[0]} pairs accepted and {said[1]} rejected in {len(found['and both'])} relations")
+    for name, parts in found.items():
+        figures = metrics(Ranks.joined(parts).realistic)
+        print(f"{name:18}" + "".join(f"  {key} {value:.3f}" for key, value in figures.items()))
+
+
+if __name__ == "__main__":
+    main()
