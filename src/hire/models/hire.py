@@ -32,6 +32,7 @@ from hire.randomness import random_stream
 from hire.vocabulary import IntArray
 
 Loss = Literal["softmax", "margin"]
+REJECTION = 0.3  # weight of what was rejected beside the references; at 1, single verdicts do harm
 FACTS_OF_A_ROLE = 1_000  # that are looked at to place an entity that was not there at training
 NEVER = -1e4  # a logit; unlike minus infinity it has a gradient, zero, even where no negative is false
 
@@ -152,7 +153,9 @@ class HireNetwork(nn.Module):
 
         def loss(at: Relation) -> Tensor:  # L(S_r); a mean over the references, so that K does not change the step
             found = self.losses(at, heads, tails, negatives, false, candidates).mean(dim=-1) * scale
-            return found if rejected is None else found + self._rejection(at, heads, tails, *rejected) * scale
+            if rejected is not None:
+                found = found + REJECTION * scale * self._rejection(at, heads, tails, *rejected)
+            return found
 
         return refine(
             relation,
