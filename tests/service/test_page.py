@@ -149,6 +149,51 @@ def test_a_visitor_gets_to_an_explained_answer_in_two_clicks_and_judges_with_key
         assert f"{address}page.js" in asked and all(url.startswith((address, "blob:")) for url in asked)
 
 
+def test_a_verdict_on_an_example_can_be_taken_back(browser: Chrome, desk: Desk) -> None:
+    others = [("cell_component", "cell"), ("gene_or_genome", "cell")]
+    best = desk.answers(desk.teach("draft", others).id, "tissue", 1, True, None)[0]["tail"]
+    relation = desk.teach("part_of", [*others, ("tissue", best)])
+    with served(desk) as address:
+        browser.get(f"{address}#{relation.id}")
+        wait(lambda: answers(browser))
+        browser.execute_script("document.getElementById('known').click()")
+        type_keys(browser, "u")  # nothing was said yet
+        ask(browser, "tissue")
+        place = wait(lambda: [i for i, answer in enumerate(answers(browser)) if "✓ said" in answer])[0]
+        browser.execute_script(f"document.querySelectorAll('#answers .answer')[{place}].focus()")
+        type_keys(browser, "a")
+        wait(lambda: "is an example already" in text_of(browser, "status"))
+        type_keys(browser, "r")
+        wait(lambda: f"tissue → {best}" in text_of(browser, "rejected"))
+        type_keys(browser, "u")
+        wait(lambda: text_of(browser, "rejected") == "none")
+        assert f"tissue → {best}" in text_of(browser, "accepted")
+        assert all_of(browser, "#problem")[0].get_attribute("hidden")
+    assert ("tissue", best) in desk.relation(relation.id).of_kind("accepted")
+
+
+def test_an_answer_that_comes_late_is_not_shown(browser: Chrome, desk: Desk) -> None:
+    relation = desk.teach("part_of", [("cell_component", "cell"), ("tissue", "animal")])
+    with served(desk) as address:
+        browser.get(f"{address}#{relation.id}")
+        wait(lambda: answers(browser))
+        browser.execute_script(
+            "const plain = fetch; window.fetch = (path, ...rest) => plain(path, ...rest).then(found => path.includes("
+            "'head=tissue') ? new Promise(late => setTimeout(() => { window.came = true; late(found); }, 800)) : found)"
+        )
+        ask(browser, "tissue")
+        ask(browser, "embryonic_structure")
+        wait(lambda: "embryonic_structure" in text_of(browser, "status"))
+        wait(lambda: browser.execute_script("return window.came"))
+        assert "embryonic_structure" in text_of(browser, "status")
+        assert browser.execute_script("return document.getElementById('head').value") == "embryonic_structure"
+
+
+def ask(browser: Chrome, head: str) -> None:
+    script = "document.getElementById('head').value = arguments[0]; document.getElementById('ask').requestSubmit()"
+    browser.execute_script(script, head)
+
+
 def test_a_relation_is_taught_with_the_keyboard_and_from_a_file(browser: Chrome, desk: Desk, tmp_path: Path) -> None:
     with served(desk) as address:
         browser.get(address)

@@ -8,7 +8,11 @@ const MOST_IMPORTED = 1000;
 const SVG = "http://www.w3.org/2000/svg";
 
 const $ = (id) => document.getElementById(id);
-const state = { relation: null, head: null, answers: [], chosen: -1, newPairs: [], heads: {}, labels: {}, token: sessionStorage.getItem("token") };
+const state = {
+  relation: null, head: null, answers: [], chosen: -1, asked: 0, newPairs: [], lastVerdict: null,
+  heads: Object.create(null), labels: Object.create(null), // any name may be a key
+  token: sessionStorage.getItem("token"),
+};
 
 // Making elements
 
@@ -302,8 +306,9 @@ async function importPairs(file) {
 
 async function predict(head, keep = null) {
   const relation = state.relation;
+  const question = ++state.asked;
   const found = await ask(at(relation.id, "answers", { head, k: ANSWERS, known: $("known").checked }));
-  if (state.relation?.id !== relation.id) return; // another one was chosen meanwhile
+  if (question !== state.asked || state.relation?.id !== relation.id) return; // something else was asked meanwhile
   state.head = found.head;
   $("head").value = found.head;
   state.answers = found.answers;
@@ -322,9 +327,8 @@ function figure({ score, confidence }) {
 }
 
 function showAnswers() {
-  const said = new Set([...state.relation.references, ...state.relation.accepted].map(pairKey));
   $("answers").replaceChildren(...state.answers.map((answer, number) => {
-    const mark = said.has(pairKey({ head: state.head, tail: answer.tail })) ? " ✓ said" : answer.known ? " in the data" : "";
+    const mark = isExample({ head: state.head, tail: answer.tail }) ? " ✓ said" : answer.known ? " in the data" : "";
     return make("li", {},
       make("button", { type: "button", class: "answer", "aria-pressed": "false", onclick: told(async () => { await choose(number); $("why").scrollIntoView({ block: "nearest" }); }), onfocus: () => { state.chosen = number; } },
         make("span", {}, `${number + 1}. ${answer.label}`, make("span", { class: "mark" }, mark)), ...figure(answer)),
@@ -350,11 +354,25 @@ async function choose(number, focus = true) {
   $("why").hidden = false;
 }
 
+function isExample(pair) {
+  return [...state.relation.references, ...state.relation.accepted].some((other) => pairKey(other) === pairKey(pair));
+}
+
 async function judgeAnswer(number, verdict) {
   const { tail, label } = state.answers[number];
-  state.lastVerdict = { head: state.head, tail };
+  const pair = { head: state.head, tail };
+  const before = isExample(pair) ? "accepted" : null;
+  if (verdict === before) { say(`${label} is an example already`); return; }
+  state.lastVerdict = { relation: state.relation.id, ...pair, before };
   await judge(state.head, tail, verdict, number);
   say(`${label} ${verdict}; the ranking has adapted`);
+}
+
+async function takeBack() {
+  const { head, tail, before } = state.lastVerdict;
+  state.lastVerdict = null;
+  await judge(head, tail, before, Math.max(0, state.chosen));
+  say("The last verdict was taken back");
 }
 
 async function judge(head, tail, verdict, keep = null) {
@@ -441,12 +459,7 @@ function onKey(event) {
   const typing = event.target.matches("input:not([type=checkbox])");
   if (typing || event.ctrlKey || event.metaKey || event.altKey || $("token-dialog").open) return;
   if (event.key === "/" && state.relation) { event.preventDefault(); $("head").focus(); $("head").select(); return; }
-  if (event.key === "u" && state.lastVerdict && state.relation) {
-    const { head, tail } = state.lastVerdict;
-    state.lastVerdict = null;
-    told(judge)(head, tail, null, Math.max(0, state.chosen));
-    return;
-  }
+  if (event.key === "u" && state.lastVerdict && state.lastVerdict.relation === state.relation?.id) { told(takeBack)(); return; }
   if (!state.answers.length) return;
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   if (step) {
