@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hire.datasets import MANIFEST, CandidateSets, Facts, FewShotDataset, most_alike
+from hire.datasets import MANIFEST, CandidateSets, Facts, FewShotDataset
 from hire.errors import HireError
-from tests.test_graph import ENTITIES, RELATIONS, graph_of, triple
+from tests.test_graph import ENTITIES, RELATIONS, triple
 
 
 @given(st.lists(triple))
@@ -44,19 +44,6 @@ def test_equal_candidate_sets_are_stored_once() -> None:
     sets = CandidateSets()
     assert [sets.number_of(np.array(members)) for members in ([1, 2], [3], [1, 2], [])] == [0, 1, 0, 2]
     assert sets.offsets().tolist() == [0, 2, 3, 3]
-
-
-def test_the_most_alike_have_the_kinds_of_edges_that_examples_have() -> None:
-    # People 0 to 5 live in 6, 7 or 8; everybody knows 0. Whoever is asked for places gets places.
-    lives = [(0, 0, 6), (1, 0, 6), (2, 0, 7), (3, 0, 7), (4, 0, 8)]
-    graph = graph_of(lives + [(person, 1, 0) for person in range(1, 6)], entities=10)
-    everything = np.arange(10)
-    assert most_alike(graph, everything, np.array([6]), 3).tolist() == [6, 7, 8]
-    assert most_alike(graph, everything, np.array([6]), 10) is everything
-    assert most_alike(graph, np.array([1, 5, 7, 9]), np.array([6]), 1).tolist() == [7]
-    assert most_alike(graph, everything, np.array([9]), 2).tolist() == [0, 9]  # nothing to go by but the degree
-    hidden = most_alike(graph, everything, np.array([6]), 3, hidden=0)
-    assert 6 in hidden and not {7, 8} <= set(hidden.tolist())
 
 
 def test_saved_and_mapped_is_the_same(umls: FewShotDataset, tmp_path: Path) -> None:

@@ -61,15 +61,17 @@ def test_of_too_many_candidates_the_most_alike_are_ranked(
     assert len(wider.teach(EXAMPLES).candidates) == 21
 
 
-def test_candidates_share_a_type_with_an_examples_tail(nell_one: FewShotDataset) -> None:
+def test_candidates_have_types_like_those_of_the_examples_tails(nell_one: FewShotDataset) -> None:
     entities = torch.randn(len(nell_one.graph.entities), 4)
     trained = TrainedModel(Hire(HireNetwork(HireSettings(dimension=4)), entities, entities), nell_one)
     task = nell_one.split("dev")[0]
     names = [(nell_one.graph.entities[int(h)], nell_one.graph.entities[int(t)]) for h, t in task.pairs[:3]]
     types = {tail.split(":")[1] for _, tail in names}
     relation = trained.teach(names)
-    assert {nell_one.graph.entities[int(i)].split(":")[1] for i in relation.candidates} == types
-    assert len(np.unique(relation.candidates)) == len(relation.candidates)
+    found = {nell_one.graph.entities[int(i)].split(":")[1] for i in relation.candidates}
+    assert types <= found and {"personus", "personeurope"} <= found and "city" not in found
+    assert (np.diff(relation.candidates) > 0).all()
+    assert np.isin(task.pairs[:, 1], relation.candidates).mean() > 0.95
 
 
 def test_bad_input_is_told(trained: TrainedModel) -> None:

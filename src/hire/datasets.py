@@ -318,31 +318,3 @@ def candidates_by_type(graph: KnowledgeGraph, tails: Iterable[int] | IntArray) -
     if graph.types is None:
         raise HireError("the graph has no entity types", remedy="give --types or --type-pattern, or other candidates")
     return distinct(np.concatenate([graph.types.entities_with(graph.types.of_entities(tails)), tails]))
-
-
-TIE = 1e-9  # far below any likeness
-
-
-def most_alike(
-    graph: KnowledgeGraph, members: IntArray, examples: IntArray, most: int, hidden: int | None = None
-) -> IntArray:
-    """Of some entities, sorted, the so many that are most like some examples, and the examples among them; sorted.
-
-    An entity is like the examples as far as the kinds of edges that it has are kinds that many of the examples, but
-    few others have. No edge of a hidden relation counts.
-    """
-    if len(members) <= most:
-        return members
-    shares = np.zeros(2 * len(graph.relations))
-    for example in examples:
-        shares[np.unique(graph.neighbors_of(int(example), None)[:, 0])] += 1 / len(examples)
-    weights = shares * np.log(len(graph.neighbors) / np.maximum(graph.kind_sizes, 1))
-    if hidden is not None:
-        weights[[hidden, hidden + len(graph.relations)]] = 0
-    sums = np.concatenate([[0], np.cumsum(weights[graph.neighbors[:, 0]])])[graph.offsets]
-    degrees = graph.degrees[members] + 1
-    likeness = (sums[members + 1] - sums[members]) / degrees - TIE / degrees  # of equals, the better connected first
-    places = np.searchsorted(members, examples)
-    present = members[np.minimum(places, len(members) - 1)] == examples
-    likeness[places[present]] = np.inf
-    return np.sort(members[np.argpartition(-likeness, most)[:most]])

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from hire.calibration import Calibration, for_shots
 from hire.catalog import open_dataset
 from hire.checkpoint import load_model, read_calibration, read_config
-from hire.datasets import FewShotDataset, candidates_by_type, most_alike
+from hire.datasets import FewShotDataset
 from hire.errors import HireError
 from hire.explaining import Explanation, find_evidence
+from hire.likeness import Likeness
 from hire.models.base import FewShotModel
 from hire.searching import EntityNames
 from hire.vocabulary import IntArray
@@ -68,6 +69,10 @@ class TrainedModel:
         """The entities by id or label."""
         return EntityNames(self.dataset.graph)
 
+    @cached_property
+    def _likeness(self) -> Likeness:
+        return Likeness(self.dataset.graph)
+
     def search(self, text: str, k: int = 10) -> list[Match]:
         """At most k entities whose id or label is a text, begins with it, holds it or resembles it, the best first."""
         graph = self.dataset.graph
@@ -114,8 +119,8 @@ class TrainedModel:
         """Learn a relation from (head, tail) examples, entities by id or label, at once, without training.
 
         If the dataset has a relation of that name, its facts are taken for known. Unless candidates are given, answers
-        are entities that share a type with an example's tail, where the graph knows types, or any entities; of more
-        than 20,000 those whose kinds of edges are most like those of the examples' tails.
+        are entities that have a type like that of an example's tail, where the graph knows types, or any entities; of
+        more than 20,000 those whose kinds of edges are most like those of the examples' tails.
         """
         pairs = self._pairs(references)
         if not len(pairs):
@@ -140,16 +145,11 @@ class TrainedModel:
         return TaughtRelation(self, references, members, learned, name, chosen, false)
 
     def _alike(self, entities: IntArray, hidden: int | None = None) -> IntArray:
-        """The entities, sorted, that share a type with some; of too many, or where no types are known, the most alike.
-
-        They are alike by the kinds of edges that they have, but those of a hidden relation. New entities are always
-        among them.
-        """
-        graph = self.dataset.graph
-        everything = np.arange(len(graph.entities))
-        alike = everything if graph.types is None else candidates_by_type(graph, entities).astype(np.int64)
-        alike = most_alike(graph, alike, entities, MOST_CANDIDATES, hidden)
-        return np.union1d(alike, everything[len(everything) - self.newcomers :])
+        """The entities, sorted, that may stand where some do, and all new ones."""
+        count = len(self.dataset.graph.entities)
+        return np.union1d(
+            self._likeness.entities(entities, MOST_CANDIDATES, hidden), np.arange(count - self.newcomers, count)
+        )
 
     def _pairs(self, names: Iterable[tuple[str, str]]) -> IntArray:
         flat = [self.names.number(name) for pair in names for name in pair]
@@ -205,7 +205,7 @@ class TaughtRelation:
             yield from zip(some, self._answers(numbers, k, known, threshold), strict=True)
 
     def predict_heads(self, tail: str, k: int = 10, *, known: bool = False) -> list[HeadAnswer]:
-        """The k best heads of a tail among those that share a type with an example's head, best first."""
+        """The k best heads of a tail among those that may stand where the examples' heads do, best first."""
         graph = self.owner.dataset.graph
         number = self.owner.names.number(tail)
         heads = self.owner._alike(self.references[:, 0], self._relation)
