@@ -179,6 +179,11 @@ class EvidenceGraph:
         return (together / sources[:, None] * self.rarity).astype(np.float32)
 
     @cached_property
+    def company_squares(self) -> FloatArray:
+        """The squared lengths of the rows of `company`, [kinds]."""
+        return np.asarray(np.einsum("ij,ij->i", self.company, self.company))
+
+    @cached_property
     def agreement(self) -> FloatArray:
         """How often two kinds link the same pairs, [kinds, kinds]: the cosine of their sets of pairs."""
         numbers, owners = expand_rows(self.offsets, self._sample)

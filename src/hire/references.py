@@ -94,8 +94,7 @@ class ReferenceEvidence:
         """How similar the entities that each kind leaves are to the reference heads or tails, by profile and type."""
         graph = self.graph
         mean = self._profiles[side].mean(axis=0)
-        company = graph.company
-        squares = np.einsum("ij,ij->i", company, company)
+        company, squares = graph.company, graph.company_squares
         if self.hidden is not None:
             squares = squares - (company[:, self._hidden_kinds] ** 2).sum(axis=1)
         norms = np.sqrt(np.maximum(squares, 0)) * np.linalg.norm(mean)
