@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from hire.datasets import FewShotDataset, Task
-from hire.evaluation import Ranks, metrics, rank
+from hire.evaluation import Ranks, metrics, rank_queries
 from hire.models.base import FewShotModel
 from hire.teaching import load
 from hire.vocabulary import IntArray
@@ -40,26 +40,6 @@ def judge(
         accepted += [(head, tail) for tail in best if tail in true and (head, tail) not in given]
         rejected += [(head, tail) for tail in best[: last + 1] if tail not in true]
     return accepted, rejected
-
-
-def ranks_after(
-    model: FewShotModel,
-    dataset: FewShotDataset,
-    task: Task,
-    candidates: IntArray,
-    references: IntArray,
-    rejected: IntArray,
-    queries: IntArray,
-) -> Ranks:
-    """The ranks of some queries after what was said."""
-    learn = (
-        model.adapt_against(references, candidates, rejected) if len(rejected) else model.adapt(references, candidates)
-    )
-    scores = model.score(learn, queries[:, 0], candidates).numpy()
-    rows, tails = dataset.facts.all_tails(queries[:, 0], task.relation)
-    columns = np.minimum(np.searchsorted(candidates, tails), len(candidates) - 1)
-    others = (candidates[columns] == tails) & (tails != queries[rows, 1])
-    return rank(scores, np.searchsorted(candidates, queries[:, 1]), rows[others], columns[others])
 
 
 def pairs_of(*parts: Iterable[tuple[int, int]]) -> IntArray:
@@ -94,9 +74,9 @@ def main() -> None:
             ("and rejected", [], rejected),
             ("and both", accepted, rejected),
         ):
-            ranks = ranks_after(
-                model, dataset, task, candidates, pairs_of(references, more), pairs_of(less), np.array(rest)
-            )
+            examples, false = pairs_of(references, more), pairs_of(less)
+            learned = model.adapt_against(examples, candidates, false) if less else model.adapt(examples, candidates)
+            ranks = rank_queries(model, dataset, task.relation, learned, np.array(rest), candidates)
             found.setdefault(name, []).append(ranks)
     print(f"{said[0]} pairs accepted and {said[1]} rejected in {len(found['and both'])} relations")
     for name, parts in found.items():

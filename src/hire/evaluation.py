@@ -67,14 +67,20 @@ def rank_task(
     candidates = everything if among_all or task.candidates is None else np.sort(task.candidates)
     model = model.hiding(task.relation)
     relation = model.adapt(np.asarray(task.pairs[:shots]), None if candidates is everything else candidates)
-    queries = np.asarray(task.pairs[shots:])
+    return rank_queries(model, dataset, task.relation, relation, np.asarray(task.pairs[shots:]), candidates)
+
+
+def rank_queries(
+    model: FewShotModel, dataset: FewShotDataset, number: int, relation: Any, queries: IntArray, candidates: IntArray
+) -> Ranks:
+    """The ranks of queries [n, 2] of the relation with a number, as the model has learned it, among sorted candidates."""
     true = np.searchsorted(candidates, queries[:, 1])
     at_once = max(1, SCORES_AT_ONCE // len(candidates))
     parts = []
     for start in range(0, len(queries), at_once):
         part = slice(start, start + at_once)
         scores = model.score(relation, queries[part, 0], candidates).numpy()
-        rows, tails = dataset.facts.all_tails(queries[part, 0], task.relation)
+        rows, tails = dataset.facts.all_tails(queries[part, 0], number)
         columns = np.minimum(np.searchsorted(candidates, tails), len(candidates) - 1)
         others = (candidates[columns] == tails) & (tails != queries[part, 1][rows])
         parts.append(rank(scores, true[part], rows[others], columns[others]))
