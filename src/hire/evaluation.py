@@ -73,7 +73,7 @@ def rank_task(
 def rank_queries(
     model: FewShotModel, dataset: FewShotDataset, number: int, relation: Any, queries: IntArray, candidates: IntArray
 ) -> Ranks:
-    """The ranks of queries [n, 2] of the relation with a number, as the model has learned it, among sorted candidates."""
+    """The ranks of queries [n, 2] of the relation with a number, as the model learned it, among sorted candidates."""
     true = np.searchsorted(candidates, queries[:, 1])
     at_once = max(1, SCORES_AT_ONCE // len(candidates))
     parts = []
