@@ -177,7 +177,7 @@ class TaughtRelation:
         return self.owner.taught(references, self.name, self.chosen, false)
 
     def reject(self, head: str, tail: str) -> TaughtRelation:
-        """The relation without a pair that is false: it is never answered again, and counts against its like."""
+        """The relation without a pair that is false: it is never answered again."""
         pair = self.owner._pairs([(head, tail)])
         references = self.references[(self.references != pair).any(axis=1)]
         if not len(references):
