@@ -137,9 +137,10 @@ def serve_and_measure(run: Path, state: Path) -> None:
             print(f"up after {time.perf_counter() - start:.2f} s, {cpu_seconds(process.pid):.2f} s of processor time")
             about, examples = client.ask("/api/about"), client.ask("/api/examples")
             print(f"{about['dataset']}, {about['entities']:,} entities, {CLIENTS} clients")
+            requests = kinds_of_requests(client, examples)
             for pause in (0.0, PAUSE):
                 print(f"with {pause:g} s between an answer and the next question")
-                for kind, paths in kinds_of_requests(client, examples).items():
+                for kind, paths in requests.items():
                     found = measure(port, process.pid, paths, pause)
                     figures = ", ".join(f"{name} {value:,.1f}" for name, value in found.items())
                     print(f"  {kind:12} {figures}", flush=True)

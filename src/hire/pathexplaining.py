@@ -14,7 +14,7 @@ from hire.reasons import Evidence, Path, Rule, SharedTuple, SimilarReference
 from hire.references import HEAD, TAIL, ReferenceEvidence
 from hire.walks import HOPS, Layer, Tails, Walks, walks
 
-PATHS_AT_ONCE = 200_000  # bounds the work for two hubs
+PATHS_AT_ONCE = 20_000  # the weightiest of the walks between two hubs
 
 
 def explain_path(model: PathModel, relation: PathRelation, head: int, tail: int, *, most: int = 10) -> Evidence:
