@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hire.calibrating import calibrate, check
+from hire.calibrating import calibrate, calibrate_new, check
 from hire.checkpoint import CALIBRATION, MODEL
 from hire.errors import HireError
 from hire.teaching import load
@@ -39,6 +39,19 @@ def test_of_other_weights_it_says_nothing(umls_run: Path, tmp_path: Path) -> Non
         check(trained, "test", [3], draws=1)
     calibrate(trained, run, [1], draws=1)
     assert set(load(run).calibrations) == {1}
+
+
+def test_a_new_run_is_calibrated_once_and_if_it_can_be(
+    umls_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = shutil.copytree(umls_run, tmp_path / "run")
+    before = (run / CALIBRATION).read_bytes()
+    assert calibrate_new(run) and (run / CALIBRATION).read_bytes() == before
+    (run / CALIBRATION).unlink()
+    monkeypatch.setattr("hire.calibrating.SHOTS", (10_000,))
+    assert not calibrate_new(run) and not (run / CALIBRATION).exists()
+    monkeypatch.setattr("hire.calibrating.SHOTS", (2,))
+    assert calibrate_new(run) and set(load(run).calibrations) == {2}
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"weights": 1}', "null"])

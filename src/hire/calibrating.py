@@ -44,11 +44,13 @@ def calibrate(
 def calibrate_new(run: Path, dataset: str | None = None) -> bool:
     """Calibrate a run that was just trained, as quickly as it goes, unless it is; whether it has a calibration then."""
     trained = load(run, dataset)
-    if not trained.calibrations:
-        try:
-            calibrate(trained, run, draws=1)
-        except HireError:  # no dev task is large enough: training did without, and so can answers
-            return False
+    if trained.calibrations:
+        return True
+    try:
+        shots = possible_shots(trained, "dev", SHOTS)
+    except HireError:  # no dev task is large enough: training did without, and so can answers
+        return False
+    calibrate(trained, run, shots, draws=1)
     return True
 
 
