@@ -1,0 +1,85 @@
+"""Whether training and scoring are as they were: the losses of 50 steps of every preset, and the scores of fixed pairs.
+
+    python benchmarks/unchanged.py record FILE.json [DATASET ...]
+    python benchmarks/unchanged.py check FILE.json
+
+Records umls-one and whatever other datasets are named. A check demands the same bits, which only
+the machine that recorded them can be expected to give.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from hire.catalog import open_dataset
+from hire.datasets import FewShotDataset
+from hire.embeddings import EmbeddingTrainer
+from hire.models.base import FewShotModel
+from hire.models.hirepath import HirePath
+from hire.pathtraining import PathTrainer
+from hire.settings import PRESETS
+from hire.training import HireTrainer
+
+STEPS, EMBEDDING_STEPS, SHOTS = 50, 200, 3
+HEADS, CANDIDATES = 8, 25
+
+
+def scores_of(model: FewShotModel, dataset: FewShotDataset) -> list[str]:
+    """The scores of some heads and candidates of every dev task."""
+    found: list[float] = []
+    for task in dataset.split("dev", SHOTS):
+        candidates = np.arange(len(dataset.graph.entities)) if task.candidates is None else np.sort(task.candidates)
+        hidden = model.hiding(task.relation)
+        relation = hidden.adapt(np.asarray(task.pairs[:SHOTS]), candidates)
+        some = candidates[:: max(1, len(candidates) // CANDIDATES)][:CANDIDATES]
+        found += hidden.score(relation, np.asarray(task.pairs[SHOTS : SHOTS + HEADS, 0]), some).flatten().tolist()
+    return [value.hex() for value in found]
+
+
+def measure(dataset: FewShotDataset, steps: int) -> dict[str, Any]:
+    """Everything that must not change by accident."""
+    found: dict[str, Any] = {}
+    for name, settings in PRESETS.items():
+        settings = settings.changed(
+            embedding={"steps": EMBEDDING_STEPS}, training={"steps": 3_000}, path_training={"steps": 800}
+        )
+        embedding = EmbeddingTrainer(dataset.graph, settings.embedding)
+        found[f"{name}/embeddings"] = [embedding.train_step().hex() for _ in range(embedding.steps)][-STEPS:]
+        trainer = HireTrainer(dataset, embedding.embeddings(), settings.model, settings.training)
+        found[f"{name}/hire"] = [trainer.train_step().hex() for _ in range(steps)]
+        model: FewShotModel = trainer.model()
+        if settings.path.members:
+            paths = PathTrainer(dataset, settings.path, settings.path_training)
+            found[f"{name}/path"] = [paths.train_step().hex() for _ in range(min(steps, paths.steps))]
+            model = HirePath(trainer.model(), paths.model())
+        found[f"{name}/scores"] = scores_of(model, dataset)
+    return found
+
+
+def main() -> None:
+    """Record or check."""
+    action, path, *datasets = sys.argv[1:]
+    torch.set_num_threads(1)  # several add up in an order that varies
+    if action == "record":
+        recorded = {source: measure(open_dataset(source), STEPS) for source in ["umls-one", *datasets]}
+        Path(path).write_text(json.dumps(recorded, indent=1) + "\n", "utf-8")
+        return
+    worst = 0.0
+    for source, before in json.loads(Path(path).read_text("utf-8")).items():
+        now = measure(open_dataset(source), STEPS)
+        for key, values in before.items():
+            old, new = (np.array([float.fromhex(value) for value in part]) for part in (values, now[key]))
+            difference = float(np.abs(old - new).max()) if old.shape == new.shape else float("inf")
+            worst = max(worst, difference)
+            print(f"{source} {key}: {'the same bits' if values == now[key] else f'differs by {difference:g}'}")
+    sys.exit(worst > 0)
+
+
+if __name__ == "__main__":
+    main()
