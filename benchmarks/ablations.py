@@ -14,15 +14,15 @@ import statistics
 import time
 from typing import Any
 
-from hire.catalog import open_dataset
-from hire.datasets import FewShotDataset
-from hire.embeddings import Embeddings
-from hire.evaluation import evaluate
-from hire.fitting import embeddings_of
-from hire.models.base import FewShotModel
-from hire.models.translation import MeanTranslation
-from hire.settings import RunSettings, preset
-from hire.training import HireTrainer
+from hire.data.dataset import FewShotDataset
+from hire.data.open import open_dataset
+from hire.embeddings.trainer import Embeddings
+from hire.evaluation.ranking import evaluate
+from hire.systems.base import FewShotModel
+from hire.systems.hire.trainer import HireTrainer
+from hire.systems.mean_translation import MeanTranslation
+from hire.training.pipeline import embeddings_of
+from hire.training.settings import RunSettings, preset
 from path_level import without_fold
 
 SHOTS = (1, 3, 5)

@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hire.catalog import open_dataset
-from hire.datasets import candidates_by_type
-from hire.likeness import Likeness
-from hire.teaching import MOST_CANDIDATES
-from hire.vocabulary import IntArray
+from hire.data.dataset import candidates_by_type
+from hire.data.open import open_dataset
+from hire.inference.candidates import Likeness
+from hire.inference.model import MOST_CANDIDATES
+from hire.util.arrays import IntArray
 
 SHOTS = (1, 3, 5)
 

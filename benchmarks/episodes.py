@@ -13,8 +13,8 @@ from typing import get_args
 
 import torch
 
-from hire.catalog import open_dataset
-from hire.episodes import EpisodeSampler, Regime
+from hire.data.open import open_dataset
+from hire.sampling.episodes import EpisodeSampler, Regime
 
 BATCHES = 300
 

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from hire.datasets import FewShotDataset, Task
-from hire.evaluation import Ranks, metrics, rank_queries
-from hire.models.base import FewShotModel
-from hire.teaching import load
-from hire.vocabulary import IntArray
+from hire.data.dataset import FewShotDataset, Task
+from hire.evaluation.ranking import Ranks, metrics, rank_queries
+from hire.inference.model import load
+from hire.systems.base import FewShotModel
+from hire.util.arrays import IntArray
 
 SEEN = 10  # answers that the judge looks at
 Pairs = list[tuple[int, int]]

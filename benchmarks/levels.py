@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from hire.checkpoint import CONFIG, read_config
-from hire.evaluation import evaluate
-from hire.fitting import fit
-from hire.models.base import FewShotModel
-from hire.models.hire import Hire
-from hire.models.hirepath import HirePath
-from hire.settings import RunSettings, preset
-from hire.teaching import load
+from hire.evaluation.ranking import evaluate
+from hire.inference.model import load
+from hire.systems.base import FewShotModel
+from hire.systems.ensemble import HirePath
+from hire.systems.hire.model import Hire
+from hire.training.pipeline import fit
+from hire.training.run import CONFIG, read_config
+from hire.training.settings import RunSettings, preset
 
 SHOTS = (1, 3, 5)
 FIGURES = ("mrr", "hits@10")

@@ -17,13 +17,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from hire.catalog import open_dataset
-from hire.datasets import FewShotDataset
-from hire.evaluation import Ranks, metrics, rank_task
-from hire.evidence import EvidenceGraph
-from hire.levels.path import PathNetwork, PathSettings
-from hire.models.path import PathModel
-from hire.pathtraining import PathTrainer, PathTrainingSettings
+from hire.data.dataset import FewShotDataset
+from hire.data.open import open_dataset
+from hire.evaluation.ranking import Ranks, metrics, rank_task
+from hire.systems.path.graph import EvidenceGraph
+from hire.systems.path.model import PathModel
+from hire.systems.path.network import PathNetwork
+from hire.systems.path.settings import PathSettings, PathTrainingSettings
+from hire.systems.path.trainer import PathTrainer
 
 SHOTS = (1, 3, 5)
 CANDIDATES = 10_000

@@ -58,8 +58,8 @@ result = connection.execute("select count(*) from e").fetchone()[0]
 """,
     "ours: array operations, pyarrow's dictionary": """
 from pathlib import Path
-from hire.building import _numbered
-from hire.sources.tables import TableFormat, read_triples
+from hire.data.build import _numbered
+from hire.data.sources.delimited import TableFormat, read_triples
 entities, relations, triples = _numbered([read_triples(Path(path), TableFormat())])
 result = len(entities)
 """,

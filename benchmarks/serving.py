@@ -27,8 +27,9 @@ from urllib.parse import quote, urlencode
 
 import numpy as np
 
-from hire.catalog import open_dataset
-from hire.checkpoint import CONFIG, PATH_MODEL, run_config, save_model, save_tensors, write_json
+from hire.data.open import open_dataset
+from hire.training.run import CONFIG, PATH_MODEL, run_config, save_model
+from hire.util.tensors import save_tensors, write_json
 
 CLIENTS = 16
 REQUESTS = 1_600  # of all clients, of each kind
@@ -42,9 +43,10 @@ def untrained_run(dataset: str, run: Path) -> None:
     """A run as `hire train` would leave it, with random weights."""
     import torch
 
-    from hire.levels.path import PathNetwork
-    from hire.models.hire import Hire, HireNetwork
-    from hire.settings import preset
+    from hire.systems.hire.model import Hire
+    from hire.systems.hire.network import HireNetwork
+    from hire.systems.path.network import PathNetwork
+    from hire.training.settings import preset
 
     settings, opened = preset("best"), open_dataset(dataset)
     tables = 0.1 * torch.randn(2, len(opened.graph.entities), settings.model.dimension)

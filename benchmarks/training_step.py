@@ -21,14 +21,14 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from hire.catalog import open_dataset
-from hire.datasets import FewShotDataset
-from hire.embeddings import Embeddings
-from hire.evaluation import evaluate
-from hire.graph import KnowledgeGraph
-from hire.settings import RunSettings, preset
-from hire.training import HireTrainer
-from hire.vocabulary import Vocabulary
+from hire.data.dataset import FewShotDataset
+from hire.data.graph import KnowledgeGraph
+from hire.data.open import open_dataset
+from hire.data.vocabulary import Vocabulary
+from hire.embeddings.trainer import Embeddings
+from hire.evaluation.ranking import evaluate
+from hire.systems.hire.trainer import HireTrainer
+from hire.training.settings import RunSettings, preset
 
 SIZE = 4096
 REPEATS = 5

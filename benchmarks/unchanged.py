@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from hire.catalog import open_dataset
-from hire.datasets import FewShotDataset
-from hire.embeddings import EmbeddingTrainer
-from hire.models.base import FewShotModel
-from hire.models.hirepath import HirePath
-from hire.pathtraining import PathTrainer
-from hire.settings import PRESETS
-from hire.training import HireTrainer
+from hire.data.dataset import FewShotDataset
+from hire.data.open import open_dataset
+from hire.embeddings.trainer import EmbeddingTrainer
+from hire.systems.base import FewShotModel
+from hire.systems.ensemble import HirePath
+from hire.systems.hire.trainer import HireTrainer
+from hire.systems.path.trainer import PathTrainer
+from hire.training.settings import PRESETS
 
 STEPS, EMBEDDING_STEPS, SHOTS = 50, 200, 3
 HEADS, CANDIDATES = 8, 25

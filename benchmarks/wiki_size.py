@@ -26,7 +26,7 @@ seconds, result = time.perf_counter() - start, None
 OPEN = """
 import time
 start = time.perf_counter()
-from hire.catalog import open_dataset
+from hire.data.open import open_dataset
 dataset = open_dataset({output!r})
 name = dataset.graph.entities[len(dataset.graph.entities) // 2]
 assert dataset.graph.entities[dataset.graph.entities.number(name)] == name
@@ -36,9 +36,9 @@ seconds, result = time.perf_counter() - start, dict(entities=len(dataset.graph.e
 PUBLISHED = """
 import time
 from pathlib import Path
-from hire.catalog import open_dataset
-from hire.exporting import write_published
-from hire.layout import read_published
+from hire.data.open import open_dataset
+from hire.data.published.write import write_published
+from hire.data.published.read import read_published
 write_published(open_dataset({output!r}), Path({published!r}), overwrite=True)
 start = time.perf_counter()
 dataset = read_published(Path({published!r}))
@@ -48,8 +48,8 @@ seconds, result = time.perf_counter() - start, len(dataset.graph.triples)
 CONTEXTS = """
 import time
 import numpy as np
-from hire.catalog import open_dataset
-from hire.contexts import ContextSampler
+from hire.data.open import open_dataset
+from hire.sampling.contexts import ContextSampler
 generator = np.random.default_rng(0)
 kinds = []
 for directory in {directories!r}:

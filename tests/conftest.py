@@ -11,8 +11,8 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 
-from hire.catalog import open_dataset
-from hire.datasets import FewShotDataset
+from hire.data.dataset import FewShotDataset
+from hire.data.open import open_dataset
 
 torch.set_num_threads(1)  # the tests' tensors are small
 
@@ -36,7 +36,7 @@ def nell_one_directory() -> Path:
 
 @pytest.fixture(scope="session")
 def nell_one(nell_one_directory: Path, tmp_path_factory: pytest.TempPathFactory) -> FewShotDataset:
-    from hire.layout import read_published
+    from hire.data.published.read import read_published
 
     return read_published(nell_one_directory)
 
@@ -49,10 +49,10 @@ def umls() -> FewShotDataset:
 @pytest.fixture(scope="session")
 def umls_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a few steps, calibrated."""
-    from hire.calibrating import calibrate
-    from hire.fitting import fit
-    from hire.settings import preset
-    from hire.teaching import load
+    from hire.inference.calibrate import calibrate
+    from hire.inference.model import load
+    from hire.training.pipeline import fit
+    from hire.training.settings import preset
 
     settings = preset("fast").changed(
         model={"dimension": 16, "learner_start": 0.1},

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import hire
-from hire.settings import preset
+from hire.training.settings import preset
 
 
 def test_every_public_name_is_there() -> None:
@@ -23,7 +23,7 @@ def test_the_python_of_the_readme_runs(
     text = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     short = preset().changed(training={"steps": 2, "tasks": 4}, embedding={"steps": 20}, path_training={"steps": 1})
-    monkeypatch.setattr("hire.fitting.preset", lambda: short)
+    monkeypatch.setattr("hire.training.pipeline.preset", lambda: short)
     monkeypatch.chdir(tmp_path)
     exec(code, {})
     assert capsys.readouterr().out.count("Answer(tail=") == 5

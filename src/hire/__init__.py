@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "load": "hire.teaching",
-    "fit": "hire.fitting",
-    "TrainedModel": "hire.teaching",
-    "TaughtRelation": "hire.teaching",
-    "RunSettings": "hire.settings",
-    "preset": "hire.settings",
-    "open_dataset": "hire.catalog",
-    "FewShotDataset": "hire.datasets",
-    "Task": "hire.datasets",
-    "KnowledgeGraph": "hire.graph",
-    "EpisodeSampler": "hire.episodes",
-    "ContextSampler": "hire.contexts",
+    "load": "hire.inference.model",
+    "fit": "hire.training.pipeline",
+    "TrainedModel": "hire.inference.model",
+    "TaughtRelation": "hire.inference.model",
+    "RunSettings": "hire.training.settings",
+    "preset": "hire.training.settings",
+    "open_dataset": "hire.data.open",
+    "FewShotDataset": "hire.data.dataset",
+    "Task": "hire.data.dataset",
+    "KnowledgeGraph": "hire.data.graph",
+    "EpisodeSampler": "hire.sampling.episodes",
+    "ContextSampler": "hire.sampling.contexts",
     "HireError": "hire.errors",
 }
 __all__ = [
@@ -42,15 +42,15 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from hire.catalog import open_dataset
-    from hire.contexts import ContextSampler
-    from hire.datasets import FewShotDataset, Task
-    from hire.episodes import EpisodeSampler
+    from hire.data.dataset import FewShotDataset, Task
+    from hire.data.graph import KnowledgeGraph
+    from hire.data.open import open_dataset
     from hire.errors import HireError
-    from hire.fitting import fit
-    from hire.graph import KnowledgeGraph
-    from hire.settings import RunSettings, preset
-    from hire.teaching import TaughtRelation, TrainedModel, load
+    from hire.inference.model import TaughtRelation, TrainedModel, load
+    from hire.sampling.contexts import ContextSampler
+    from hire.sampling.episodes import EpisodeSampler
+    from hire.training.pipeline import fit
+    from hire.training.settings import RunSettings, preset
 
 
 def __getattr__(name: str) -> Any:

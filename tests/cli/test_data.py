@@ -16,7 +16,7 @@ import pytest
 from click.testing import Result
 
 from hire.cli.samples import describe_context
-from hire.datasets import FewShotDataset
+from hire.data.dataset import FewShotDataset
 from tests.conftest import random_triples, write_layout
 
 Run = Callable[..., Result]
@@ -292,7 +292,7 @@ def test_an_interruption_leaves_nothing(tmp_path: Path, signal_number: int) -> N
     """On a disk so slow that the signal comes while the files are written."""
     source = tmp_path / "graph.tsv"
     source.write_text(tsv(random_triples()))
-    slowly = "import time, hire.datasets as d; f = d.save_array; d.save_array = lambda *a: (time.sleep(1), f(*a))"
+    slowly = "import time, hire.data.dataset as d; f = d.save_array; d.save_array = lambda *a: (time.sleep(1), f(*a))"
     arguments = ["data", "build", str(source), "-o", str(tmp_path / "made")]
     # Whoever is started in the background of a script is started deaf to Ctrl-C.
     hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from hire.settings import PRESETS, preset
+from hire.training.settings import PRESETS, preset
 
 
 def test_it_trains_compares_and_answers(

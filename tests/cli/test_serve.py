@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from hire.fitting import fit
+from hire.training.pipeline import fit
 from tests.service.conftest import EXAMPLES, references
-from tests.test_fitting import SETTINGS
+from tests.training.test_pipeline import SETTINGS
 
 SECONDS = 120  # on a busy machine; a service that hangs is ended then
 

@@ -7,12 +7,14 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
-from hire.datasets import FewShotDataset
-from hire.models.hire import Hire, HireNetwork, HireSettings
+from hire.data.dataset import FewShotDataset
+from hire.inference.model import TrainedModel
 from hire.service.app import create_app
-from hire.service.desk import Desk
+from hire.service.relations import Desk
 from hire.service.store import RelationStore
-from hire.teaching import TrainedModel
+from hire.systems.hire.model import Hire
+from hire.systems.hire.network import HireNetwork
+from hire.systems.hire.settings import HireSettings
 
 EXAMPLES = [("virus", "organism"), ("bacterium", "organism"), ("fungus", "organism")]
 

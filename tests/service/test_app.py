@@ -8,11 +8,11 @@ import pytest
 from pyoxigraph import RdfFormat, parse
 from starlette.testclient import TestClient
 
-from hire.service import desk as desk_module
+from hire.inference.model import TrainedModel
+from hire.service import relations as relations_module
 from hire.service.app import as_ntriples, as_tsv
-from hire.service.desk import Desk
+from hire.service.relations import Desk
 from hire.service.store import RelationStore
-from hire.teaching import TrainedModel
 from tests.service.conftest import EXAMPLES, client_of, references
 
 
@@ -156,8 +156,8 @@ def test_a_fault_of_ours_is_told_without_details(client: TestClient, monkeypatch
 
 
 def test_relations_and_pairs_are_limited(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk_module, "MOST_RELATIONS", 1)
-    monkeypatch.setattr(desk_module, "MOST_PAIRS", 3)
+    monkeypatch.setattr(relations_module, "MOST_RELATIONS", 1)
+    monkeypatch.setattr(relations_module, "MOST_PAIRS", 3)
     relation = teach(client)["id"]
     more = client.post("/api/relations", json={"references": references()})
     assert more.status_code == 422 and "delete some" in more.json()["remedy"]
@@ -168,7 +168,7 @@ def test_relations_and_pairs_are_limited(client: TestClient, monkeypatch: pytest
 def test_relations_beyond_those_kept_ready_are_learned_again(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk_module, "MOST_LEARNED", 1)
+    monkeypatch.setattr(relations_module, "MOST_LEARNED", 1)
     first = teach(client)["id"]
     before = ask(client, first)
     ask(client, teach(client)["id"])

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 
 from hire.service.app import create_app
-from hire.service.desk import Desk
+from hire.service.relations import Desk
 from tests.service.conftest import EXAMPLES
 
 EXAMPLES_EACH = 5

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 import uvicorn
 
+from hire.inference.model import load
 from hire.service.app import create_app
-from hire.service.desk import Desk
-from hire.teaching import load
+from hire.service.relations import Desk
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome

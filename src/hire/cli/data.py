@@ -11,8 +11,8 @@ import click
 from hire.cli.output import NATURAL, POSITIVE, bar, json_option, option, print_json, print_table
 
 if TYPE_CHECKING:
-    from hire.building import BuildReport
-    from hire.datasets import FewShotDataset
+    from hire.data.build import BuildReport
+    from hire.data.dataset import FewShotDataset
 
 MOST_RELATIONS_SHOWN = 40
 
@@ -36,8 +36,8 @@ def stats(dataset: str, as_json: bool) -> None:
     Example:
       hire data stats umls-one
     """
-    from hire.catalog import open_dataset
-    from hire.statistics import statistics
+    from hire.data.open import open_dataset
+    from hire.data.statistics import statistics
 
     found = statistics(open_dataset(dataset))
     print_json(found) if as_json else print_statistics(found)
@@ -100,7 +100,7 @@ def verify(directory: Path, as_json: bool) -> None:
     Example:
       hire data verify data/nell-one
     """
-    from hire.verifying import verify as verify_directory
+    from hire.data.verify import verify as verify_directory
 
     report = verify_directory(directory)
     if as_json:
@@ -188,13 +188,13 @@ def build(sources: tuple[str, ...], output: Path, overwrite: bool, strict: bool,
       hire data build dump.nt.gz ontology.ttl --more-than 20 --candidates type -o my-graph
       hire data build https://example.org/sparql -o my-graph
     """
-    from hire.building import BuildSettings
-    from hire.building import build as build_dataset
-    from hire.datasets import MANIFEST
+    from hire.data.build import BuildSettings
+    from hire.data.build import build as build_dataset
+    from hire.data.dataset import MANIFEST
+    from hire.data.sources.columns import TripleTable
+    from hire.data.sources.reading import SourceOptions, read_names, read_sources
     from hire.errors import HireError
-    from hire.files import check_replaceable, printable
-    from hire.sources.columns import TripleTable
-    from hire.sources.reading import SourceOptions, read_names, read_sources
+    from hire.util.files import check_replaceable, printable
 
     check_replaceable(output, overwrite, [MANIFEST])  # before hours of reading, not after
     source_options = SourceOptions(
@@ -270,7 +270,7 @@ def get(name: str, output: Path | None, url: str | None, archive: Path | None, o
     Example:
       hire data get nell-one
     """
-    from hire.sources.download import get_dataset
+    from hire.data.sources.download import get_dataset
 
     target = output or Path("data") / name
     dataset = get_dataset(name, target, url=url, archive=archive, overwrite=overwrite)
@@ -288,8 +288,8 @@ def export(dataset: str, output: Path, overwrite: bool) -> None:
     Example:
       hire data export umls-one -o umls-published
     """
-    from hire.catalog import open_dataset
-    from hire.exporting import write_published
+    from hire.data.open import open_dataset
+    from hire.data.published.write import write_published
 
     write_published(open_dataset(dataset), output, overwrite=overwrite)
     click.echo(f"{output}: written in the published layout")
@@ -312,14 +312,14 @@ def sample(
     Example:
       hire data sample umls-one --shots 3 --picture context.svg
     """
-    from hire.catalog import open_dataset
     from hire.cli.samples import draw_sample, print_sample
+    from hire.data.open import open_dataset
 
     drawn = draw_sample(open_dataset(dataset), shots=shots, episodes=episodes, regime=regime, seed=seed)
     if picture is not None:
-        from hire.drawing import context_svg
         from hire.errors import HireError
-        from hire.files import atomic_file
+        from hire.sampling.picture import context_svg
+        from hire.util.files import atomic_file
 
         if picture.suffix.lower() != ".svg":
             raise HireError("is not a name for a picture", file=picture, remedy="let it end in .svg")

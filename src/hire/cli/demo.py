@@ -28,16 +28,16 @@ def demo(output: Path, steps: int, path_steps: int, seed: int, serve: bool) -> N
       hire demo
       hire demo --serve
     """
-    from hire.calibrating import calibrate_new
-    from hire.checkpoint import CONFIG
-    from hire.evaluation import HITS, evaluate
-    from hire.fitting import CURVES, embeddings_of, fit
-    from hire.models.base import FewShotModel
-    from hire.models.hirepath import HirePath
-    from hire.models.popularity import Popularity
-    from hire.models.translation import MeanTranslation
-    from hire.settings import preset
-    from hire.teaching import load
+    from hire.evaluation.ranking import HITS, evaluate
+    from hire.inference.calibrate import calibrate_new
+    from hire.inference.model import load
+    from hire.systems.base import FewShotModel
+    from hire.systems.ensemble import HirePath
+    from hire.systems.mean_translation import MeanTranslation
+    from hire.systems.popularity import Popularity
+    from hire.training.pipeline import CURVES, embeddings_of, fit
+    from hire.training.run import CONFIG
+    from hire.training.settings import preset
 
     settings = preset("best").changed(
         model={"learner_start": 0.1},  # in so small a graph, training should not lead far away

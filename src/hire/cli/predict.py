@@ -11,8 +11,8 @@ from hire.cli.output import POSITIVE, bar, json_option, option, print_json, prin
 from hire.errors import HireError
 
 if TYPE_CHECKING:
-    from hire.predicting import Question
-    from hire.teaching import Answer, TaughtRelation
+    from hire.inference.bulk import Question
+    from hire.inference.model import Answer, TaughtRelation
 
 path = click.Path(path_type=Path)
 run_argument = click.argument("run", type=path)
@@ -31,9 +31,9 @@ SHARE = click.FloatRange(0, 1)
 
 
 def _taught(run: Path, dataset: str | None, references: Path, name: str | None, facts: Path | None) -> TaughtRelation:
-    from hire.predicting import teach_from
-    from hire.sources.reading import SourceOptions, read_sources
-    from hire.teaching import load
+    from hire.data.sources.reading import SourceOptions, read_sources
+    from hire.inference.bulk import teach_from
+    from hire.inference.model import load
 
     trained = load(run, dataset)
     if facts is not None:
@@ -86,8 +86,8 @@ def predict(
       hire predict runs/umls --references part_of.tsv --heads heads.txt --threshold 0.5 -o answers.tsv
       hire predict runs/umls --references part_of.tsv --heads heads.txt --format nt -o answers.nt --resume
     """
-    from hire.checkpoint import weights_fingerprint
-    from hire.predicting import Heads, Output, Question, answers_for, fingerprint_of, write_answers, writer
+    from hire.inference.bulk import Heads, Output, Question, answers_for, fingerprint_of, write_answers, writer
+    from hire.training.run import weights_fingerprint
 
     if (head is None) == (heads is None):
         raise click.UsageError("give either --head or --heads")
@@ -180,8 +180,8 @@ def explain(
     found = _taught(run, dataset, references, name, facts).explain(head, tail, most=most)
     content = found.to_dict()
     if output is not None:
-        from hire.drawing import explanation_svg
-        from hire.files import atomic_file
+        from hire.inference.picture import explanation_svg
+        from hire.util.files import atomic_file
 
         with atomic_file(output) as partial:
             partial.write_text(explanation_svg(content), "utf-8")
@@ -248,10 +248,10 @@ def calibrate(
       hire calibrate runs/umls
       hire calibrate runs/umls --check test --json
     """
-    from hire.calibrating import SHOTS
-    from hire.calibrating import calibrate as calibrate_run
-    from hire.calibrating import check as check_split
-    from hire.teaching import load
+    from hire.inference.calibrate import SHOTS
+    from hire.inference.calibrate import calibrate as calibrate_run
+    from hire.inference.calibrate import check as check_split
+    from hire.inference.model import load
 
     trained = load(run, dataset)
     wanted = shots or SHOTS

@@ -8,9 +8,9 @@ import click
 import numpy as np
 
 from hire.cli.output import console, plain
-from hire.contexts import HEAD, TAIL, ContextSampler
-from hire.datasets import FewShotDataset
-from hire.episodes import EpisodeSampler, Regime
+from hire.data.dataset import FewShotDataset
+from hire.sampling.contexts import HEAD, TAIL, ContextSampler
+from hire.sampling.episodes import EpisodeSampler, Regime
 
 MOST_TUPLES_SHOWN = 8
 

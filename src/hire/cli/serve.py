@@ -75,7 +75,7 @@ def serve_run(
     """Serve a run until Ctrl-C or SIGTERM."""
     if not all(map(find_spec, ("fastapi", "uvicorn"))):
         raise HireError("the service needs fastapi and uvicorn", remedy="pip install 'hire[serve]'")
-    from hire.service.guards import Limits, is_loopback
+    from hire.service.middleware import Limits, is_loopback
 
     if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token != ""):
         raise HireError("the token must be printable ASCII without spaces around it", remedy="choose another token")
@@ -88,10 +88,10 @@ def serve_run(
         import torch
         import uvicorn
 
+        from hire.inference.model import load
         from hire.service.app import create_app
-        from hire.service.desk import Desk
+        from hire.service.relations import Desk
         from hire.service.store import RelationStore
-        from hire.teaching import load
 
         torch.set_num_threads(1)  # several requests at once use the cores better than one on several
         model = load(run, dataset)

@@ -47,10 +47,10 @@ def pretrain(
     """
     import time
 
-    from hire.catalog import open_dataset
-    from hire.checkpoint import save_embeddings
-    from hire.fitting import embeddings_of, embeddings_path
-    from hire.settings import RunSettings
+    from hire.data.open import open_dataset
+    from hire.training.pipeline import embeddings_of, embeddings_path
+    from hire.training.run import save_embeddings
+    from hire.training.settings import RunSettings
 
     embedding = {"model": model, "dimension": dimension, "steps": steps, "seed": seed}
     settings = RunSettings().changed(embedding=embedding).embedding
@@ -109,9 +109,9 @@ def train(dataset: str, output: Path, resume: bool, calibrate: bool, as_json: bo
     Example:
       hire train umls-one --steps 100 -o runs/umls
     """
-    from hire.calibrating import calibrate_new
-    from hire.fitting import fit
-    from hire.settings import preset
+    from hire.inference.calibrate import calibrate_new
+    from hire.training.pipeline import fit
+    from hire.training.settings import preset
 
     dimension, seed = options["dimension"], options["seed"]
     names = ("decoder", "learner", "inner_steps", "second_order", "context_weight", "false_contexts")
@@ -187,9 +187,9 @@ def evaluate(
     Example:
       hire evaluate runs/umls --split dev --shots 3
     """
-    from hire.evaluation import HITS, RANKS, evaluate_draws
-    from hire.evaluation import evaluate as evaluate_model
-    from hire.teaching import load
+    from hire.evaluation.ranking import HITS, RANKS, evaluate_draws
+    from hire.evaluation.ranking import evaluate as evaluate_model
+    from hire.inference.model import load
 
     trained = load(run, dataset)
     opened, among_all = trained.dataset, candidates == "all"

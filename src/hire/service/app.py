@@ -17,8 +17,8 @@ from starlette.exceptions import HTTPException
 
 from hire import __version__
 from hire.errors import HireError
-from hire.service.desk import Desk, UnknownRelationError
-from hire.service.guards import BusyError, Guard, Limits, Metrics, Workers
+from hire.service.middleware import BusyError, Guard, Limits, Metrics, Workers
+from hire.service.relations import Desk, UnknownRelationError
 from hire.service.store import StoredRelation
 
 MOST_ANSWERS, MOST_FOUND = 1_000, 100

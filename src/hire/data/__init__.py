@@ -1,0 +1,1 @@
+"""Graphs and few-shot datasets: read, built, opened, checked."""

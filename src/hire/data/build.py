@@ -1,0 +1,297 @@
+"""Any graph becomes a few-shot dataset: choose the tasks, split them, and find the candidates."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hire.data.dataset import SPLITS, FewShotDataset, candidates_by_type
+from hire.data.facts import first_occurrences
+from hire.data.graph import KnowledgeGraph
+from hire.data.sources.columns import TripleTable
+from hire.data.types import Types
+from hire.data.vocabulary import StringTable, Vocabulary
+from hire.errors import HireError, Problem
+from hire.progress import track
+from hire.util.arrays import IntArray
+
+Candidates = Literal["auto", "type", "range", "all"]
+
+
+@dataclass(frozen=True)
+class BuildSettings:
+    """Which relations become tasks, and how."""
+
+    name: str
+    more_than: int = 50  # a task has more triples than this
+    fewer_than: int = 500  # and fewer than this
+    split: tuple[int, int, int] = (51, 5, 11)  # train : dev : test, in the proportion of NELL-One
+    candidates: Candidates = "auto"  # by type where types are known, otherwise all entities
+    type_pattern: str | None = None  # how a name tells its type, such as `concept:{type}:{name}`
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class RelationReport:
+    """What became of one relation."""
+
+    name: str
+    triples: int
+    role: str  # train, dev, test or background
+    reason: str
+    candidates: int | None = None
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """What a build did."""
+
+    relations: list[RelationReport]
+    skipped: dict[str, int]  # what was left out of the sources, and how often
+    notes: list[Problem]  # what was mended, with file and line
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as plain data."""
+        return asdict(self)
+
+
+def build(tables: Sequence[TripleTable], settings: BuildSettings) -> tuple[FewShotDataset, BuildReport]:
+    """Make a dataset of what some sources hold; the same input and settings give the same dataset."""
+    if not settings.more_than < settings.fewer_than - 1:
+        raise HireError(
+            f"no relation has more than {settings.more_than} and fewer than {settings.fewer_than} triples",
+            remedy="choose --more-than well below --fewer-than",
+        )
+    if min(settings.split) < 1:
+        raise HireError("each of train, dev and test needs a share", remedy="as in --split 51:5:11")
+    skipped: Counter[str] = Counter()
+    for table in tables:
+        skipped.update(table.skipped)
+    notes = [note for table in tables for note in table.notes]
+    with track("Building the graph", 4) as advance:
+        entities, relations, triples = _numbered(tables)
+        advance(1)
+        triples = _without_duplicates(tables, triples, len(entities), len(relations), skipped, notes)
+        counts = np.bincount(triples[:, 1], minlength=len(relations))
+        splits = _split_tasks(relations, counts, settings)
+        in_task = np.zeros(len(relations), bool)
+        in_task[[relation for split in SPLITS for relation in splits[split]]] = True
+        advance(1)
+        notes += _unmatched(tables, entities)
+        types = _types(tables, entities, settings.type_pattern)
+        background = triples[~in_task[triples[:, 1]]]
+        graph = KnowledgeGraph.of(entities, relations, background, _labels(tables, entities), types)
+        advance(1)
+        pairs = _pairs_by_relation(triples[in_task[triples[:, 1]]])
+        rule = settings.candidates if settings.candidates != "auto" else "type" if types else "all"
+        candidates = {relation: _candidates(graph, rule, of_task[:, 1]) for relation, of_task in pairs.items()}
+        tasks = {split: {relation: pairs[relation] for relation in splits[split]} for split in SPLITS}
+        origin = {
+            "sources": [table.short_name for table in tables],
+            "settings": asdict(settings) | {"candidates": rule},
+        }
+        dataset = FewShotDataset.of(settings.name, graph, tasks, candidates, origin=origin)
+        advance(1)
+    return dataset, BuildReport(_report(dataset, counts, settings), dict(skipped), notes)
+
+
+def _numbered(tables: Sequence[TripleTable]) -> tuple[Vocabulary, Vocabulary, NDArray[np.int32]]:
+    """Number entities and relations by their first appearance."""
+    import pyarrow as pa
+
+    def encode(chunks: list[Any]) -> tuple[Any, list[NDArray[np.int32]]]:
+        # All chunks of the result share one dictionary, that of the whole column.
+        encoded = pa.chunked_array(chunks, pa.large_string()).dictionary_encode()
+        return encoded.chunk(0).dictionary, [chunk.indices.to_numpy() for chunk in encoded.chunks]
+
+    columns = [table.triples.arrays() for table in tables]
+    heads = [chunk for column in columns for chunk in column[0].chunks]
+    tails = [chunk for column in columns for chunk in column[2].chunks]
+    if not heads:
+        raise HireError("there are no triples in any source", remedy="check the sources")
+    kinds, kind_numbers = encode([chunk for column in columns for chunk in column[1].chunks])
+    # Heads and tails take turns, chunk by chunk, so that numbers follow the order of the file closely.
+    names, numbers = encode([chunk for pair in zip(heads, tails, strict=True) for chunk in pair])
+    triples = np.empty((sum(map(len, heads)), 3), np.int32)
+    for column, parts in zip((0, 1, 2), (numbers[0::2], kind_numbers, numbers[1::2]), strict=True):
+        triples[:, column] = np.concatenate(parts)
+    return Vocabulary.of(names, "entity"), Vocabulary.of(kinds, "relation"), triples
+
+
+def _without_duplicates(
+    tables: Sequence[TripleTable],
+    triples: NDArray[np.int32],
+    entity_count: int,
+    relation_count: int,
+    skipped: Counter[str],
+    notes: list[Problem],
+) -> NDArray[np.int32]:
+    """Keep the first of equal triples; note where the first repetition in each source stands."""
+    repeated = first_occurrences(triples, entity_count, relation_count) != np.arange(len(triples))
+    if not repeated.any():
+        return triples
+    skipped["duplicate triples"] += int(repeated.sum())
+    start = 0
+    for table in tables:
+        here = np.flatnonzero(repeated[start : start + len(table.triples)])
+        if len(here):
+            line = None if table.lines is None else int(table.lines[here[0]])
+            notes.append(Problem(f"repeats {len(here):,} known triples, here the first time", table.source, line))
+        start += len(table.triples)
+    return np.asarray(triples[~repeated])
+
+
+def _split_tasks(relations: Vocabulary, counts: IntArray, settings: BuildSettings) -> dict[str, list[int]]:
+    """Draw the splits by the seed, independent of the order in which relations appear."""
+    eligible = [
+        int(relation)
+        for relation in relations.order  # sorted by name
+        if settings.more_than < counts[relation] < settings.fewer_than
+    ]
+    if len(eligible) < len(SPLITS):
+        largest = ", ".join(f"{relations[int(i)]} ({counts[i]:,})" for i in np.argsort(-counts, kind="stable")[:5])
+        raise HireError(
+            f"{len(eligible)} of {len(relations)} relations have more than {settings.more_than} and fewer than "
+            f"{settings.fewer_than} triples; three or more are needed, one each for train, dev and test",
+            remedy=f"change --more-than and --fewer-than; the largest relations are {largest}",
+        )
+    shuffled = np.random.default_rng(settings.seed).permutation(eligible)
+    spare = len(eligible) - len(SPLITS)  # each split has one task at least
+    shares = np.array(settings.split) / sum(settings.split) * len(eligible)
+    sizes = np.maximum(np.round(shares).astype(int), 1)
+    sizes[0] = len(eligible) - sizes[1] - sizes[2]
+    if sizes[0] < 1:
+        sizes[:] = [1, 1 + spare // 2, 1 + spare - spare // 2]
+    ends = np.cumsum(sizes)
+    return {
+        split: sorted(map(int, shuffled[end - size : end]))
+        for split, size, end in zip(SPLITS, sizes, ends, strict=True)
+    }
+
+
+def _pairs_by_relation(triples: NDArray[np.int32]) -> dict[int, IntArray]:
+    ordered = triples[np.argsort(triples[:, 1], kind="stable")]
+    relations, starts = np.unique(ordered[:, 1], return_index=True)
+    return {
+        int(relation): part[:, [0, 2]] for relation, part in zip(relations, np.split(ordered, starts[1:]), strict=True)
+    }
+
+
+def _candidates(graph: KnowledgeGraph, rule: str, tails: IntArray) -> IntArray | None:
+    if rule == "type":
+        return candidates_by_type(graph, tails)
+    return np.unique(tails) if rule == "range" else None
+
+
+def _labels(tables: Sequence[TripleTable], entities: Vocabulary) -> StringTable | None:
+    """The first label that the sources give for each entity."""
+    import pyarrow as pa
+
+    columns = [table.labels.arrays() for table in tables if len(table.labels)]
+    if not columns:
+        return None
+    owners = np.concatenate([entities.numbers(names) for names, _ in columns])
+    texts = pa.chunked_array([chunk for _, column in columns for chunk in column.chunks], pa.large_string())
+    known = np.flatnonzero(owners >= 0)
+    labelled, firsts = np.unique(owners[known], return_index=True)
+    position = np.full(len(entities), len(texts))
+    position[labelled] = known[firsts]
+    with_blank = pa.chunked_array([*texts.chunks, pa.array([""], pa.large_string())])
+    return StringTable.of(with_blank.take(pa.array(position)).combine_chunks())
+
+
+def _unmatched(tables: Sequence[TripleTable], entities: Vocabulary) -> list[Problem]:
+    """A note for each source whose labels or types concern none of the entities."""
+    return [
+        Problem(f"none of its {len(columns):,} {word} concerns an entity of the graph", table.source)
+        for table in tables
+        for word, columns in (("labels", table.labels), ("types", table.types))
+        if len(columns) and (entities.numbers(columns.arrays()[0]) < 0).all()
+    ]
+
+
+def compile_type_pattern(pattern: str) -> str:
+    """The regular expression of a pattern such as `concept:{type}:{name}`."""
+    parts = re.split(r"\{(\w+)\}", pattern)
+    if parts[1::2].count("type") != 1:
+        raise HireError(
+            f"the type pattern {pattern!r} must have {{type}} once",
+            remedy="write the form of a name with {type} where its type stands, as in 'concept:{type}:{name}'",
+        )
+    expression = ""
+    for i, part in enumerate(parts):
+        following = parts[i + 1][:1] if i + 1 < len(parts) else ""
+        if i % 2 == 0:
+            expression += re.escape(part)
+        elif following:  # a field ends where the next literal begins
+            expression += f"(?P<{'type' if part == 'type' else f'f{i}'}>[^{re.escape(following)}]+)"
+        else:
+            expression += f"(?P<{'type' if part == 'type' else f'f{i}'}>.+)"
+    return f"^{expression}$"
+
+
+def types_from_names(entities: Vocabulary, pattern: str) -> tuple[IntArray, Any]:
+    """The entities whose names fit a pattern, and the type that each name tells (a pyarrow array)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = pc.extract_regex(entities.arrow().cast(pa.string()), compile_type_pattern(pattern))
+    fitting = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
+    return fitting, pc.struct_field(found, "type").take(pa.array(fitting)).cast(pa.large_string())
+
+
+def _types(tables: Sequence[TripleTable], entities: Vocabulary, pattern: str | None) -> Types | None:
+    owners, names = [], []
+    for table in tables:
+        if len(table.types):
+            entity_names, type_names = table.types.arrays()
+            numbers = entities.numbers(entity_names)
+            if (numbers >= 0).any():
+                owners.append(numbers)
+                names += type_names.chunks
+    if pattern is not None:
+        fitting, of_names = types_from_names(entities, pattern)
+        if not len(fitting):
+            raise HireError(f"no entity's name has the form {pattern!r}", remedy=f"the first is {entities[0]!r}")
+        owners.append(fitting)
+        names.append(of_names)
+    return make_types(entities, owners, names) if owners else None
+
+
+def make_types(entities: Vocabulary, owners: Sequence[IntArray], names: Sequence[Any]) -> Types:
+    """Types from the numbers of entities (-1 for unknown ones) and pyarrow arrays of type names."""
+    import pyarrow as pa
+
+    encoded = pa.chunked_array(names, pa.large_string()).combine_chunks().dictionary_encode()
+    all_owners = np.concatenate(owners)
+    known = all_owners >= 0
+    vocabulary = Vocabulary.of(encoded.dictionary, "type")
+    return Types.of(vocabulary, all_owners[known], encoded.indices.to_numpy()[known], len(entities))
+
+
+def _report(dataset: FewShotDataset, counts: IntArray, settings: BuildSettings) -> list[RelationReport]:
+    rows = [
+        RelationReport(
+            task.name,
+            len(task.pairs),
+            task.split,
+            f"more than {settings.more_than} and fewer than {settings.fewer_than} triples",
+            task.candidate_count,
+        )
+        for task in dataset.tasks
+    ]
+    in_task = set(map(int, dataset.task_relations))
+    for relation in np.argsort(-counts, kind="stable"):
+        if int(relation) not in in_task:
+            few = counts[relation] <= settings.more_than
+            reason = f"{settings.more_than} triples or fewer" if few else f"{settings.fewer_than} triples or more"
+            rows.append(
+                RelationReport(dataset.graph.relations[int(relation)], int(counts[relation]), "background", reason)
+            )
+    return rows

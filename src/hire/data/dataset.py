@@ -1,0 +1,240 @@
+"""A few-shot dataset: a background graph, tasks in three splits, candidates, and all known facts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hire.data.facts import Facts
+from hire.data.graph import KnowledgeGraph
+from hire.errors import HireError
+from hire.util.arrays import IntArray, distinct, row_offsets
+from hire.util.files import atomic_directory, open_array, save_array, sha256_of
+
+FORMAT = 1
+MANIFEST = "dataset.json"
+SPLITS = ("train", "dev", "test")
+ALL_ENTITIES = -1  # in place of a candidate set's number
+
+
+@dataclass(frozen=True)
+class Task:
+    """A relation to be completed from a few examples."""
+
+    relation: int
+    name: str
+    split: str
+    pairs: IntArray  # [triples, 2]: head, tail, in file order
+    candidates: IntArray | None  # entities that may be a tail; None for all of them
+    candidate_count: int
+
+
+@dataclass
+class FewShotDataset:
+    """A background graph and the tasks over it.
+
+    Nothing of a task is in the graph. The tasks lie behind one another: train, then dev, then test.
+    """
+
+    name: str
+    graph: KnowledgeGraph
+    task_relations: IntArray  # [tasks]
+    split_sizes: Mapping[str, int]
+    task_offsets: NDArray[np.int64]  # [tasks + 1]
+    task_pairs: IntArray  # [task triples, 2]: head, tail
+    task_candidates: IntArray  # [tasks]: number of the candidate set, or ALL_ENTITIES
+    candidate_offsets: NDArray[np.int64]  # [sets + 1]
+    candidate_members: IntArray
+    facts: Facts  # every known fact: background, tasks and what the source lists besides
+    origin: Mapping[str, Any] = field(default_factory=dict)  # how the dataset came about
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        graph: KnowledgeGraph,
+        tasks: Mapping[str, Mapping[int, IntArray]],
+        candidates: Mapping[int, IntArray | None],
+        more_facts: IntArray | None = None,
+        origin: Mapping[str, Any] | None = None,
+    ) -> FewShotDataset:
+        """A dataset from the pairs and the candidates of each task's relation."""
+        pairs = {relation: pairs for split in SPLITS for relation, pairs in tasks[split].items()}
+        relations = np.array(list(pairs), np.int32)
+        lengths = [len(of_task) for of_task in pairs.values()]
+        all_pairs = np.concatenate([np.zeros((0, 2), np.int32), *pairs.values()]).astype(np.int32)
+        task_triples = np.insert(all_pairs, 1, np.repeat(relations, lengths), axis=1)
+        more = np.zeros((0, 3), np.int32) if more_facts is None else more_facts
+        everything = np.concatenate([graph.triples, task_triples, more])
+        sets = CandidateSets()
+        task_candidates = [
+            ALL_ENTITIES if members is None or len(members) == len(graph.entities) else sets.number_of(members)
+            for members in (candidates[relation] for relation in pairs)
+        ]
+        return cls(
+            name,
+            graph,
+            relations,
+            {split: len(tasks[split]) for split in SPLITS},
+            row_offsets(np.repeat(np.arange(len(pairs)), lengths), len(pairs)),
+            all_pairs,
+            np.array(task_candidates, np.int32),
+            sets.offsets(),
+            np.concatenate([np.zeros(0, np.int32), *sets.members]),
+            Facts.of(everything, len(graph.entities), len(graph.relations)),
+            origin or {},
+        )
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        """All tasks: train, then dev, then test."""
+        splits = [split for split in SPLITS for _ in range(self.split_sizes[split])]
+        return [
+            Task(
+                int(relation),
+                self.graph.relations[int(relation)],
+                split,
+                self.task_pairs[self.task_offsets[i] : self.task_offsets[i + 1]],
+                members,
+                len(self.graph.entities) if members is None else len(members),
+            )
+            for i, (relation, split) in enumerate(zip(self.task_relations, splits, strict=True))
+            for members in [self._candidates(int(self.task_candidates[i]))]
+        ]
+
+    def _candidates(self, number: int) -> IntArray | None:
+        if number == ALL_ENTITIES:
+            return None
+        return self.candidate_members[self.candidate_offsets[number] : self.candidate_offsets[number + 1]]
+
+    def split(self, split: str, shots: int = 1) -> list[Task]:
+        """The tasks of a split; an error if one has too few triples for that many references and a query."""
+        if split not in SPLITS:
+            raise HireError(f"unknown split {split!r}", remedy=f"the splits are {', '.join(SPLITS)}")
+        tasks = [task for task in self.tasks if task.split == split]
+        for task in tasks:
+            if len(task.pairs) < shots + 1:
+                raise HireError(
+                    f"task {task.name!r} ({split}) has {len(task.pairs)} triples, "
+                    f"but {shots} references and a query need {shots + 1}",
+                    file=self.name,
+                    remedy="ask for fewer shots, or take the relation out of the tasks",
+                )
+        return tasks
+
+    def extended(self, names: Sequence[str], triples: IntArray) -> FewShotDataset:
+        """The dataset with new entities behind the others, and with more facts in the background graph."""
+        graph = self.graph.extended(names, triples)
+        return replace(self, graph=graph, facts=self.facts.extended(triples, len(graph.entities)))
+
+    def save(self, directory: Path, *, overwrite: bool = False) -> None:
+        """Write the dataset as a directory that opens by memory map; whole or not at all."""
+        with atomic_directory(directory, overwrite=overwrite, ours=[MANIFEST]) as partial:
+            self.graph.save(partial / "graph")
+            for name in self._ARRAYS:
+                save_array(partial / f"{name}.npy", getattr(self, name))
+            save_array(partial / "facts.npy", self.facts.keys)
+            files = {
+                path.relative_to(partial).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+                for path in sorted(partial.rglob("*.npy"))
+            }
+            manifest = {
+                "format": FORMAT,
+                "name": self.name,
+                "splits": dict(self.split_sizes),
+                "origin": dict(self.origin),
+                "files": files,
+            }
+            (partial / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+    _ARRAYS = (
+        "task_relations",
+        "task_offsets",
+        "task_pairs",
+        "task_candidates",
+        "candidate_offsets",
+        "candidate_members",
+    )
+
+    @classmethod
+    def open(cls, directory: Path) -> FewShotDataset:
+        """Map a dataset that `save` wrote; nothing is read before it is used."""
+        manifest = read_manifest(directory)
+        for name, about in manifest["files"].items():
+            path = directory / name
+            if not path.is_file() or path.stat().st_size != about["bytes"]:
+                raise HireError("is missing or has the wrong size", file=path, remedy="build the dataset again")
+        graph = KnowledgeGraph.open(directory / "graph")
+        arrays = {name: open_array(directory / f"{name}.npy") for name in cls._ARRAYS}
+        if sum(manifest["splits"][split] for split in SPLITS) != len(arrays["task_relations"]):
+            raise HireError("does not fit the tasks", file=directory / MANIFEST, remedy="build the dataset again")
+        facts = Facts(open_array(directory / "facts.npy"), len(graph.entities), len(graph.relations))
+        return cls(
+            name=manifest["name"],
+            graph=graph,
+            split_sizes=manifest["splits"],
+            facts=facts,
+            origin=manifest["origin"],
+            **arrays,
+        )
+
+
+class CandidateSets:
+    """Sets of entities, in which equal ones are kept once."""
+
+    def __init__(self) -> None:
+        self.members: list[IntArray] = []
+        self._numbers: dict[bytes, int] = {}
+
+    def number_of(self, members: IntArray) -> int:
+        """The number of a set, which is added if it is new."""
+        members = np.ascontiguousarray(members, np.int32)
+        number = self._numbers.setdefault(members.tobytes(), len(self.members))
+        if number == len(self.members):
+            self.members.append(members)
+        return number
+
+    def offsets(self) -> NDArray[np.int64]:
+        """Where each set starts when they lie behind one another: [sets + 1]."""
+        return np.cumsum([0, *map(len, self.members)], dtype=np.int64)
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """The manifest of a dataset directory, checked for its form."""
+    path = directory / MANIFEST
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        known = manifest["format"] == FORMAT
+        files, splits = manifest["files"], manifest["splits"]
+        well_formed = (
+            isinstance(manifest["name"], str)
+            and isinstance(manifest["origin"], dict)
+            and all(isinstance(about["bytes"], int) and isinstance(about["sha256"], str) for about in files.values())
+            and all(isinstance(splits[split], int) for split in SPLITS)
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise HireError(f"is not a readable manifest ({error})", file=path, remedy="build the dataset again") from error
+    if not known:
+        raise HireError(
+            f"has format {manifest['format']!r}, this program reads {FORMAT}",
+            file=path,
+            remedy="build the dataset again with this version",
+        )
+    if not well_formed:
+        raise HireError("is not a readable manifest", file=path, remedy="build the dataset again")
+    return manifest
+
+
+def candidates_by_type(graph: KnowledgeGraph, tails: Iterable[int] | IntArray) -> IntArray:
+    """All entities that share a type with some tails, and the tails themselves, sorted."""
+    tails = np.asarray(tails, np.int32)
+    if graph.types is None:
+        raise HireError("the graph has no entity types", remedy="give --types or --type-pattern, or other candidates")
+    return distinct(np.concatenate([graph.types.entities_with(graph.types.of_entities(tails)), tails]))

@@ -1,0 +1,71 @@
+"""What `DATASET` means in every command: a bundled name, a published layout, or a directory that was built."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import replace
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from hire import __version__
+from hire.data.build import BuildSettings, build
+from hire.data.dataset import MANIFEST, FewShotDataset
+from hire.data.published.read import FILES, is_published_layout, read_published
+from hire.data.sources.delimited import TableFormat, read_triples
+from hire.errors import HireError
+from hire.util.files import cache_directory
+
+BUNDLED = {"umls-one": ("umls.tsv.gz", BuildSettings("umls-one", candidates="all"))}
+
+
+def open_dataset(dataset: str | Path) -> FewShotDataset:
+    """Open a bundled dataset by its name, or a directory in the published layout or made by `hire data build`."""
+    directory = Path(dataset)
+    if (directory / MANIFEST).exists():
+        return FewShotDataset.open(directory)
+    if is_published_layout(directory):
+        return _open_published(directory)
+    if str(dataset) in BUNDLED:
+        return _open_bundled(str(dataset))
+    what = "holds no dataset" if directory.is_dir() else "is neither a bundled dataset nor a directory"
+    raise HireError(
+        what,
+        file=dataset,
+        remedy=f"bundled are: {', '.join(BUNDLED)}; hire data get fetches published datasets, "
+        "hire data build makes one of your own graph",
+    )
+
+
+def _open_bundled(name: str) -> FewShotDataset:
+    file, settings = BUNDLED[name]
+    with as_file(files("hire.data.bundled") / file) as path:
+        return build([read_triples(path, TableFormat())], settings)[0]
+
+
+def _open_published(directory: Path) -> FewShotDataset:
+    """Read a published layout once; afterwards map the ready form in the cache while the files stay the same."""
+    directory = directory.resolve()
+    state = [
+        f"hire {__version__}",
+        *([name, stat.st_size, stat.st_mtime_ns] for name in FILES if (stat := _stat(directory / name)) is not None),
+    ]
+    place = hashlib.sha256(str(directory).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    ready = cache_directory() / f"{directory.name}-{place}"
+    if (ready / MANIFEST).exists():
+        try:
+            dataset = FewShotDataset.open(ready)
+            if dataset.origin.get("state") == state:
+                return dataset
+        except HireError:  # a damaged cache is made anew
+            pass
+    dataset = read_published(directory)
+    try:
+        replace(dataset, origin={**dataset.origin, "state": state}).save(ready, overwrite=True)
+    except HireError:  # the cache is a convenience: the dataset in memory is as good
+        return dataset
+    return FewShotDataset.open(ready)
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    return path.stat() if path.exists() else None

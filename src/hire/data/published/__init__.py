@@ -1,0 +1,1 @@
+"""The published layout of few-shot datasets: read, written, known by its checksums."""

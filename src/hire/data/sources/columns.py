@@ -1,0 +1,73 @@
+"""What a source yields: named triples in columns, and what it says about entities."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hire.errors import Problem
+from hire.util.files import printable
+
+ROWS_PER_CHUNK = 1 << 17
+
+
+class Columns:
+    """Rows of names collected into pyarrow columns, so that millions of rows are not millions of Python objects."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self._chunks: list[list[Any]] = [[] for _ in range(width)]
+        self._rows: list[tuple[str, ...]] = []
+
+    def append(self, *row: str) -> None:
+        """Add one row."""
+        self._rows.append(row)
+        if len(self._rows) >= ROWS_PER_CHUNK:
+            self._flush()
+
+    def extend(self, arrays: list[Any]) -> None:
+        """Add many rows: one pyarrow array of large strings for each column."""
+        self._flush()
+        for chunks, array in zip(self._chunks, arrays, strict=True):
+            chunks.append(array)
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        if self._rows:
+            for chunks, values in zip(self._chunks, zip(*self._rows, strict=True), strict=True):
+                chunks.append(pa.array(values, pa.large_string()))
+            self._rows = []
+
+    def arrays(self) -> list[Any]:
+        """The columns, as pyarrow chunked arrays of large strings."""
+        import pyarrow as pa
+
+        self._flush()
+        return [pa.chunked_array(chunks, pa.large_string()) for chunks in self._chunks]
+
+    def __len__(self) -> int:
+        return sum(len(chunk) for chunk in self._chunks[0]) + len(self._rows)
+
+
+@dataclass
+class TripleTable:
+    """The content of one source."""
+
+    source: str  # how the source is named in messages
+    triples: Columns = field(default_factory=lambda: Columns(3))  # head, relation, tail
+    labels: Columns = field(default_factory=lambda: Columns(2))  # entity, label
+    types: Columns = field(default_factory=lambda: Columns(2))  # entity, type
+    lines: NDArray[np.int64] | None = None  # the line of each triple, where the source has lines
+    skipped: Counter[str] = field(default_factory=Counter)  # what was left out and how often
+    notes: list[Problem] = field(default_factory=list)  # what was mended while reading
+
+    @property
+    def short_name(self) -> str:
+        """The source without the folders it lies in: the same on every machine."""
+        return self.source if "://" in self.source else printable(PurePath(self.source).name)

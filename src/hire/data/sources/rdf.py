@@ -1,0 +1,173 @@
+"""Triples from RDF files: N-Triples, N-Quads, Turtle, TriG and RDF/XML, plain or compressed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, cast
+from xml.parsers import expat
+
+from pyoxigraph import BlankNode, Literal, NamedNode, Quad, RdfFormat, parse
+
+from hire import progress
+from hire.data.sources.columns import TripleTable
+from hire.errors import HireError
+from hire.util import files
+
+FORMATS = {
+    ".nt": "ntriples",
+    ".nq": "nquads",
+    ".ttl": "turtle",
+    ".trig": "trig",
+    ".rdf": "rdfxml",
+    ".owl": "rdfxml",
+    ".xml": "rdfxml",
+}
+PARSERS = {
+    "ntriples": RdfFormat.N_TRIPLES,
+    "nquads": RdfFormat.N_QUADS,
+    "turtle": RdfFormat.TURTLE,
+    "trig": RdfFormat.TRIG,
+    "rdfxml": RdfFormat.RDF_XML,
+}
+TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
+MAX_OPEN_QUOTES = 1000
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+ROWS_PER_BATCH = 1 << 12  # few enough that their names stay in the processor's cache: some 10% faster
+
+
+def read_rdf(path: Path, format: str, source_number: int = 0, *, language: str = "en") -> TripleTable:
+    """Read an RDF file; labels are kept if they are in `language` or in none, other literals are counted."""
+    if format not in PARSERS:
+        raise HireError(f"unknown RDF format {format!r}", file=path, remedy=f"say one of {', '.join(PARSERS)}")
+    parser_format = PARSERS[format]
+    with files.explain_os_errors(path):
+        total = None if files.compression_of(path) else path.stat().st_size
+    table = TripleTable(str(path))
+    with progress.track(f"Reading {path.name}", total, bytes_=True) as advance:
+        text = _Text(path, files.read_blocks(path, advance), xml=format == "rdfxml")
+        try:
+            collect(_quads(text, parser_format), table, language, blank_prefix=f"_:b{source_number}.")
+        except SyntaxError as error:
+            raise HireError(
+                f"is not valid {parser_format.name}: {collapse(error.msg.removeprefix('Parser error at '))}",
+                file=path,
+                line=error.lineno,
+                remedy=f"mend the file, or say which format it has if it is not {parser_format.name}",
+            ) from error
+    if not (len(table.triples) or len(table.labels) or len(table.types)):
+        raise HireError("holds no triples", file=path, remedy="check that it is the right file")
+    return table
+
+
+def collect(quads: Iterable[Quad], table: TripleTable, language: str, blank_prefix: str = "_:b") -> None:
+    """Sort statements into the triples, labels and types of a table; blank nodes are numbered as they appear."""
+    skipped, add_label, add_type = table.skipped, table.labels.append, table.types.append
+    language = language.lower()
+    names: dict[str, str] = {}  # of blank nodes: their identifiers in a file may be random
+    heads: list[str] = []
+    relations: list[str] = []
+    tails: list[str] = []
+    add_head, add_relation, add_tail = heads.append, relations.append, tails.append
+    for quad in quads:
+        subject, object_ = quad.subject, quad.object
+        if type(subject) is NamedNode:
+            head = subject.value
+        elif type(subject) is BlankNode:
+            head = names.setdefault(subject.value, f"{blank_prefix}{len(names)}")
+        else:
+            skipped["quoted triples"] += 1
+            continue
+        relation = quad.predicate.value
+        if type(object_) is NamedNode:
+            tail = object_.value
+            if relation == TYPE:
+                add_type(head, tail)
+                continue
+        elif type(object_) is BlankNode:
+            tail = names.setdefault(object_.value, f"{blank_prefix}{len(names)}")
+        elif type(object_) is not Literal:
+            skipped["quoted triples"] += 1
+            continue
+        elif relation != LABEL:
+            skipped["literal objects"] += 1
+            continue
+        # Tags come in small letters; the hyphen keeps Middle English (enm) apart from British English (en-gb).
+        elif not f"{object_.language or language}-".startswith(f"{language}-"):
+            skipped["labels in other languages"] += 1
+            continue
+        elif label := collapse(object_.value):
+            add_label(head, label)
+            continue
+        else:
+            skipped["empty labels"] += 1
+            continue
+        add_head(head)
+        add_relation(relation)
+        add_tail(tail)
+        if len(heads) == ROWS_PER_BATCH:
+            _move(table, heads, relations, tails)
+    _move(table, heads, relations, tails)
+
+
+def _move(table: TripleTable, *columns: list[str]) -> None:
+    import pyarrow as pa
+
+    table.triples.extend([pa.array(column, pa.large_string()) for column in columns])
+    for column in columns:
+        column.clear()
+
+
+def collapse(text: str) -> str:
+    """The text on one line: single spaces in place of white space and control characters."""
+    return re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", text).strip()
+
+
+class _Text:
+    """The file that the parser reads, guarded against what the parser itself does not survive or notice."""
+
+    def __init__(self, path: Path, blocks: Iterator[bytes], xml: bool) -> None:
+        self.path = path
+        self.open_quotes = 0
+        self._blocks = blocks
+        self._block = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
+        self._position = 0
+        # The parser takes an RDF/XML document that ends too early for a whole one, and tells no line numbers.
+        self._xml = expat.ParserCreate("utf-8") if xml and self._block else None
+        self._check_xml()
+
+    def read(self, size: int) -> bytes:
+        if self._position >= len(self._block):
+            self._block, self._position = next(self._blocks, b""), 0
+            self._check_xml()
+        start, self._position = self._position, self._position + size
+        # The parser overflows the stack on quoted triples that are nested some ten thousand levels deep.
+        self.open_quotes += self._block.count(b"<<(", max(0, start - 2), self._position)
+        if self.open_quotes > MAX_OPEN_QUOTES:
+            raise HireError(
+                f"quoted triples are nested more than {MAX_OPEN_QUOTES} levels deep",
+                file=self.path,
+                remedy="leave these statements out of the file",
+            )
+        return self._block[start : self._position]
+
+    def _check_xml(self) -> None:
+        if self._xml is None:
+            return
+        try:
+            self._xml.Parse(self._block, not self._block)
+        except expat.ExpatError as error:
+            raise HireError(
+                f"is not well-formed XML in UTF-8: {expat.ErrorString(error.code)}",
+                file=self.path,
+                line=error.lineno,
+                remedy="mend the file, or fetch it again if it ends too early",
+            ) from error
+
+
+def _quads(text: _Text, format: RdfFormat) -> Iterator[Quad]:
+    for quad in parse(cast(IO[bytes], text), format):
+        text.open_quotes = 0
+        yield quad

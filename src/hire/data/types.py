@@ -1,0 +1,52 @@
+"""The types of entities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hire.data.vocabulary import Vocabulary
+from hire.util.arrays import IntArray, distinct, expand_rows, row_offsets
+
+
+@dataclass(frozen=True)
+class Types:
+    """The types of entities; an entity may have none, one or several."""
+
+    names: Vocabulary
+    offsets: NDArray[np.int64]  # [entities + 1]: entity e has members[offsets[e]:offsets[e + 1]]
+    members: IntArray  # [memberships]: numbers of types
+
+    @classmethod
+    def of(cls, names: Vocabulary, entities: IntArray, types: IntArray, entity_count: int) -> Types:
+        """Types from (entity, type) pairs, in any order, with repetitions."""
+        pairs = distinct(entities.astype(np.int64) * len(names) + types)
+        owners, members = np.divmod(pairs, max(1, len(names)))
+        return cls(names, row_offsets(owners, entity_count), members.astype(np.int32))
+
+    def of_entity(self, entity: int) -> IntArray:
+        """The numbers of an entity's types."""
+        return self.members[self.offsets[entity] : self.offsets[entity + 1]]
+
+    def of_entities(self, entities: IntArray) -> IntArray:
+        """The numbers, sorted, of all types that any of some entities has."""
+        positions, _ = expand_rows(self.offsets, distinct(entities))
+        return distinct(self.members[positions])
+
+    @cached_property
+    def by_type(self) -> tuple[NDArray[np.int64], IntArray]:
+        """The entities of each type, in compressed rows: offsets [types + 1], and sorted entities."""
+        order = np.argsort(self.members, kind="stable")
+        owners = np.repeat(np.arange(len(self.offsets) - 1, dtype=np.int32), np.diff(self.offsets))
+        return row_offsets(self.members, len(self.names)), owners[order]
+
+    def entities_with(self, types: IntArray) -> IntArray:
+        """All entities, sorted, that have at least one of some types."""
+        offsets, entities = self.by_type
+        positions, _ = expand_rows(offsets, types)
+        has_one = np.zeros(len(self.offsets) - 1, bool)
+        has_one[entities[positions]] = True
+        return np.flatnonzero(has_one).astype(np.int32)

@@ -1,0 +1,108 @@
+"""Check a dataset directory, in the published layout or made by `hire data build`, and list all problems."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hire.data.dataset import MANIFEST, FewShotDataset, read_manifest
+from hire.data.published.read import FILES, inspect, is_published_layout
+from hire.errors import HireError, Problem
+from hire.util.files import sha256_of
+
+
+@dataclass(frozen=True)
+class FileReport:
+    """One file of a dataset."""
+
+    name: str
+    size: int | None
+    sha256: str
+    status: str
+
+
+@dataclass
+class Verification:
+    """What a verification found."""
+
+    files: list[FileReport] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[Problem] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as plain data."""
+        return asdict(self)
+
+
+def verify(directory: Path) -> Verification:
+    """Check a directory in either form; an error only if there is no dataset at all."""
+    if (directory / MANIFEST).exists():
+        return _verify_built(directory)
+    if is_published_layout(directory):
+        return _verify_published(directory)
+    word = "holds no dataset" if directory.is_dir() else "no such directory"
+    raise HireError(word, file=directory, remedy=f"a dataset has {MANIFEST}, or the files {', '.join(FILES)}")
+
+
+def _verify_published(directory: Path) -> Verification:
+    _, found = inspect(directory)
+    title = found.known_dataset.title if found.known_dataset else ""
+    report = Verification(problems=found.problems + found.blemishes, notes=found.notes)
+    for name in FILES:
+        if name in found.checksums:
+            form = found.form_of(name)
+            status = f"{title}, {form}" if form else "differs" if title else "not a known file"
+            report.files.append(FileReport(name, (directory / name).stat().st_size, found.checksums[name], status))
+        else:
+            report.files.append(FileReport(name, None, "", "missing"))
+    return report
+
+
+def _verify_built(directory: Path) -> Verification:
+    report = Verification()
+    remedy = "build the dataset again"
+    try:
+        manifest = read_manifest(directory)
+        for name, about in manifest["files"].items():
+            path = directory / name
+            if not path.is_file():
+                report.files.append(FileReport(name, None, "", "missing"))
+                report.problems.append(Problem("is missing", str(path), None, remedy))
+                continue
+            checksum = sha256_of(path)
+            same = checksum == about["sha256"]
+            report.files.append(FileReport(name, path.stat().st_size, checksum, "as built" if same else "differs"))
+            if not same:
+                report.problems.append(Problem("is not as it was built", str(path), None, remedy))
+        if not report.problems:
+            report.problems += _inconsistencies(FewShotDataset.open(directory), directory)
+    except HireError as error:
+        report.problems += error.problems
+    except (IndexError, ValueError, TypeError) as error:
+        report.problems.append(Problem(f"its arrays do not fit together ({error})", str(directory), None, remedy))
+    return report
+
+
+def _inconsistencies(dataset: FewShotDataset, directory: Path) -> list[Problem]:
+    """Numbers that point outside of what they number, and tails that are not among the candidates."""
+    graph, problems = dataset.graph, []
+    entities, relations = len(graph.entities), len(graph.relations)
+    for name, numbers, bound in (
+        ("graph/triples.npy", graph.triples[:, [0, 2]], entities),
+        ("graph/triples.npy", graph.triples[:, 1], relations),
+        ("graph/neighbors.npy", graph.neighbors[:, 0], 2 * relations),
+        ("graph/neighbors.npy", graph.neighbors[:, 1], entities),
+        ("task_relations.npy", dataset.task_relations, relations),
+        ("task_pairs.npy", dataset.task_pairs, entities),
+        ("candidate_members.npy", dataset.candidate_members, entities),
+    ):
+        if numbers.size and not 0 <= numbers.min() <= numbers.max() < bound:
+            problems.append(Problem("has a number that names nothing", str(directory / name)))
+    for task in dataset.tasks:
+        if task.candidates is not None and not np.isin(task.pairs[:, 1], task.candidates).all():
+            message = f"a tail of {task.name!r} is not among its candidates"
+            problems.append(Problem(message, str(directory / "candidate_members.npy")))
+    return problems

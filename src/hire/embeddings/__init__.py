@@ -1,0 +1,1 @@
+"""Embeddings of the background graph, below the systems that start from them."""

@@ -1,0 +1,1 @@
+"""How well a system ranks, and what its scores mean."""

@@ -1,0 +1,306 @@
+"""From scores to probabilities and answer sets, fitted on queries whose answers are known.
+
+The candidates of a query share one unit of mass, softmax(score / temperature). The probability that an answer is right
+is a logistic function of its mass, fitted to all answers alike. An answer set holds the best candidates up to the point
+where little enough mass is left; how little is split-conformal, a quantile of what was left for the true answers.
+
+A relation to come is one draw from relations, not a few hundred draws of queries: within a relation, queries resemble
+one another. So in that quantile every relation counts the same, however many queries it has, and it is chosen so that
+relations that are left out of it, one at a time, are covered as often as was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hire.util.arrays import IntArray
+
+TEMPERATURES = 2.0 ** np.arange(-7, 7.5, 0.5)  # that are tried; what is between is made up for by the slope
+SHOWN = 10  # answers of a query that confidence is fitted to
+LEVELS = tuple(round(0.5 + 0.01 * i, 2) for i in range(50))  # confidences that answer sets are fitted for
+CHECKED = (0.5, 0.8, 0.9, 0.95)  # confidences whose coverage is reported
+BINS = 10  # of the reliability curve
+STEPS = 50  # of Newton's method
+TRIED = 501  # quantiles among which that of an answer set is chosen
+RIDGE = 1e-3  # keeps slope and intercept finite where answers are all right or all wrong
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What is kept of some queries with known answers, however many candidates they had."""
+
+    head_relations: IntArray  # [heads]
+    shown: FloatArray  # [heads, SHOWN, temperatures]: log mass of the best candidates; minus infinity for padding
+    right: NDArray[np.bool_]  # [heads, SHOWN]
+    query_relations: IntArray  # [queries]: a query is a head with one of its true tails
+    mass: FloatArray  # [queries, temperatures]: log mass of the true tail; minus infinity if it is no candidate
+    rest: FloatArray  # [queries, temperatures]: log mass of the true tail and all below it
+
+    @classmethod
+    def of(cls, relation: int, scores: NDArray[np.float32], rows: IntArray, columns: IntArray) -> Outcomes:
+        """Of the queries of one relation: scores [heads, candidates], and which head and candidate belong together.
+
+        A column of -1 is a true tail that is no candidate; a score of minus infinity is no candidate either.
+        """
+        high = scores.max(axis=1, keepdims=True).astype(np.float64)
+        shifted = scores - np.where(np.isfinite(high), high, 0)
+        order = np.argsort(-shifted, axis=1, kind="stable")
+        best = order[:, :SHOWN]
+        rising = np.take_along_axis(shifted, order, axis=1)[:, ::-1]
+        true = np.zeros(scores.shape, bool)
+        there = np.flatnonzero(columns >= 0)
+        true[rows[there], columns[there]] = True
+        of_true = shifted[rows[there], columns[there]]
+        ends = [
+            np.searchsorted(rising[row], score, "right") - 1 for row, score in zip(rows[there], of_true, strict=True)
+        ]
+        lowest = np.array(ends, np.int64)  # for each true tail, the last place among the rising scores that has its own
+        shown = np.full((len(scores), SHOWN, len(TEMPERATURES)), -np.inf)
+        mass, rest = np.full((2, len(rows), len(TEMPERATURES)), -np.inf)
+        for number, temperature in enumerate(TEMPERATURES):
+            with np.errstate(divide="ignore"):
+                masses = np.log(np.cumsum(np.exp(rising / temperature), axis=1))
+            totals = np.where(np.isfinite(high[:, 0]), masses[:, -1], 0)  # a head may have no candidate at all
+            shown[:, : best.shape[1], number] = rising[:, ::-1][:, :SHOWN] / temperature - totals[:, None]
+            mass[there, number] = of_true / temperature - totals[rows[there]]
+            below = masses[rows[there], lowest] - totals[rows[there]]
+            rest[there, number] = np.maximum(below, mass[there, number])  # so little may be lost in rounding
+        right = np.zeros((len(scores), SHOWN), bool)
+        right[:, : best.shape[1]] = np.take_along_axis(true, best, axis=1)
+        return cls(np.full(len(scores), relation), shown, right, np.full(len(rows), relation), mass, rest)
+
+    @classmethod
+    def joined(cls, parts: Iterable[Outcomes]) -> Outcomes:
+        """All queries of several parts."""
+        parts = list(parts)
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
+
+    def where(self, relation: int, *, same: bool) -> Outcomes:
+        """The queries of a relation alone, or all others."""
+        heads, queries = ((of == relation) == same for of in (self.head_relations, self.query_relations))
+        return Outcomes(
+            self.head_relations[heads],
+            self.shown[heads],
+            self.right[heads],
+            self.query_relations[queries],
+            self.mass[queries],
+            self.rest[queries],
+        )
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What scores mean, for one number of references."""
+
+    temperature: float
+    slope: float
+    intercept: float
+    thresholds: tuple[float, ...]  # for each of LEVELS: the log mass that may be left below an answer set's last member
+
+    def confidences(self, scores: NDArray[np.float32], places: IntArray) -> FloatArray:
+        """The probabilities that the candidates at some places are right, from the scores of all [candidates]."""
+        log_mass = _log_softmax(scores, self.temperature)[places]
+        return self._confidences(log_mass)
+
+    def _confidences(self, log_mass: FloatArray) -> FloatArray:
+        found: FloatArray = 1 / (1 + np.exp(-(self.slope * _logit(log_mass) + self.intercept)))
+        return found
+
+    def answer_set(self, scores: NDArray[np.float32], level: float) -> IntArray:
+        """The places of the candidates, best first, among which the answer is with a confidence; at least one."""
+        order = np.argsort(-scores, kind="stable")
+        order = order[scores[order] > -np.inf]
+        if not len(order):
+            return order
+        log_mass = _log_softmax(scores, self.temperature)[order]
+        rest = np.maximum(np.log(np.cumsum(np.exp(log_mass)[::-1])[::-1]), log_mass)
+        kept = rest >= self.threshold(level)
+        kept[0] = True
+        found: IntArray = order[kept]
+        return found
+
+    def threshold(self, level: float) -> float:
+        """For a confidence between the fitted ones, that of the next higher one; above all of them no limit."""
+        place = int(np.searchsorted(LEVELS, level - 1e-9))
+        return self.thresholds[place] if place < len(LEVELS) else -np.inf
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, which has no infinity."""
+        thresholds = [None if np.isinf(value) else value for value in self.thresholds]
+        return {**asdict(self), "thresholds": thresholds}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Calibration:
+        """What `to_dict` made plain."""
+        thresholds = tuple(-np.inf if value is None else float(value) for value in content["thresholds"])
+        if len(thresholds) != len(LEVELS):
+            raise ValueError(f"has {len(thresholds)} thresholds, not {len(LEVELS)}")
+        temperature, slope, intercept = (float(content[name]) for name in ("temperature", "slope", "intercept"))
+        return cls(temperature, slope, intercept, thresholds)
+
+
+def for_shots(calibrations: Mapping[int, Calibration], shots: int) -> Calibration | None:
+    """The calibration for as many references, or for the next fewer; None if there is none at all."""
+    return (
+        calibrations[max((k for k in calibrations if k <= shots), default=min(calibrations))] if calibrations else None
+    )
+
+
+def _log_softmax(scores: NDArray[np.float32], temperature: float) -> FloatArray:
+    shifted = (scores - scores.max()).astype(np.float64) / temperature
+    found: FloatArray = shifted - np.log(np.exp(shifted).sum())
+    return found
+
+
+def _logit(log_mass: FloatArray) -> FloatArray:
+    clipped = np.clip(log_mass, -30, -1e-13)
+    found: FloatArray = clipped - np.log(-np.expm1(clipped))
+    return found
+
+
+def fit(outcomes: Outcomes) -> Calibration:
+    """The calibration that fits some queries best."""
+    best = _best_temperature(outcomes)
+    slope, intercept = _fit_logistic(outcomes, best)
+    thresholds = _thresholds(outcomes.rest[:, best], outcomes.query_relations)
+    return Calibration(float(TEMPERATURES[best]), slope, intercept, thresholds)
+
+
+def _best_temperature(outcomes: Outcomes) -> int:
+    """The temperature that gives the true tails the most mass."""
+    reached = np.isfinite(outcomes.mass[:, 0])
+    return int(np.argmax(outcomes.mass[reached].sum(axis=0))) if reached.any() else len(TEMPERATURES) // 2
+
+
+def _even_weights(relations: IntArray) -> FloatArray:
+    """Weights of queries that give every relation the same, and sum to one."""
+    _, places, counts = np.unique(relations, return_inverse=True, return_counts=True)
+    found: FloatArray = 1 / (len(counts) * counts[places])
+    return found
+
+
+def _fit_logistic(outcomes: Outcomes, temperature: int) -> tuple[float, float]:
+    """Slope and intercept from log mass to the log odds of being right, by Newton's method."""
+    log_mass = outcomes.shown[:, :, temperature]
+    there = np.isfinite(log_mass)
+    features = np.stack([_logit(log_mass[there]), np.ones(there.sum())], axis=1)  # [answers, 2]
+    target = outcomes.right[there]
+    weight = 1 / max(1, len(target))
+    prior = np.array([1.0, 0.0])
+    found = prior.copy()
+    for _ in range(STEPS):
+        predicted = 1 / (1 + np.exp(-np.clip(features @ found, -500, 500)))
+        gradient = features.T @ (weight * (predicted - target)) + RIDGE * (found - prior)
+        curvature = (features.T * (weight * predicted * (1 - predicted))) @ features + RIDGE * np.eye(2)
+        step = np.linalg.solve(curvature, gradient)
+        found = found - step * min(1.0, 2 / max(1e-12, float(np.abs(step).max())))  # no leap over the minimum
+    return max(0.01, float(found[0])), float(found[1])  # more mass never means less confidence
+
+
+def _thresholds(rest: FloatArray, relations: IntArray) -> tuple[float, ...]:
+    """For each of LEVELS the log mass that may be left.
+
+    It is a quantile of what was left for the true tails; which one, is found out by leaving out each relation in turn:
+    that which covers the left out as often as the level says.
+    """
+    tried = np.linspace(min(LEVELS), 1, TRIED)
+    numbers = np.unique(relations)
+    chosen = np.searchsorted(tried, LEVELS)  # with one relation, there is nothing to be learned from leaving it out
+    if len(numbers) > 1:
+        covered = np.mean(
+            [
+                _covered(rest[own][:, None], _quantiles(rest[~own], relations[~own], tried)).mean(axis=0)
+                for own in (relations == number for number in numbers)
+            ],
+            axis=0,
+        )  # [tried]
+        chosen = np.searchsorted(covered, LEVELS)
+    quantiles = np.append(_quantiles(rest, relations, tried), -np.inf)
+    return tuple(quantiles[chosen].tolist())
+
+
+def _covered(rest: FloatArray, threshold: FloatArray | float) -> NDArray[np.bool_]:
+    """Which true tails are in the answer set; one that is no candidate never is."""
+    return (rest >= threshold) & (rest > -np.inf)
+
+
+def _quantiles(rest: FloatArray, relations: IntArray, shares: FloatArray) -> FloatArray:
+    """The values that some shares of the queries reach, every relation counting the same; one query more is to come."""
+    if not len(rest):
+        return np.full(len(shares), -np.inf)
+    order = np.argsort(-rest, kind="stable")
+    reached = np.cumsum(_even_weights(relations)[order])
+    places = np.searchsorted(reached, np.minimum(1, shares * (len(rest) + 1) / len(rest)) - 1e-9)
+    return rest[order[np.minimum(places, len(rest) - 1)]]
+
+
+def left_out(outcomes: Outcomes) -> dict[str, Any]:
+    """What a calibration is worth for relations it was not fitted to: each is left out in turn."""
+    numbers = np.unique(outcomes.head_relations)
+    if len(numbers) < 2:
+        return {}
+    parts = [
+        (fit(outcomes.where(int(number), same=False)), outcomes.where(int(number), same=True)) for number in numbers
+    ]
+    return _report(parts)
+
+
+def report(calibration: Calibration, outcomes: Outcomes) -> dict[str, Any]:
+    """How well a calibration holds for some queries: reliability, its error, and coverage."""
+    parts = [(calibration, outcomes.where(int(n), same=True)) for n in np.unique(outcomes.head_relations)]
+    return _report(parts)
+
+
+def _report(parts: list[tuple[Calibration, Outcomes]]) -> dict[str, Any]:
+    confidences, right, first = [], [], []
+    covered: dict[float, list[NDArray[np.bool_]]] = {level: [] for level in CHECKED}
+    for calibration, outcomes in parts:
+        temperature = int(np.argmin(np.abs(TEMPERATURES - calibration.temperature)))
+        log_mass = outcomes.shown[:, :, temperature]
+        there = np.isfinite(log_mass)
+        confidences.append(calibration._confidences(log_mass[there]))
+        right.append(outcomes.right[there])
+        first.append(np.broadcast_to(np.arange(SHOWN) == 0, there.shape)[there])
+        for level, found in covered.items():
+            found.append(_covered(outcomes.rest[:, temperature], calibration.threshold(level)))
+    everything = np.concatenate(confidences), np.concatenate(right)
+    firsts = np.concatenate(first)
+    return {
+        "relations": len(parts),
+        "queries": sum(len(outcomes.rest) for _, outcomes in parts),
+        "reachable": float(np.concatenate([outcomes.rest[:, 0] > -np.inf for _, outcomes in parts]).mean()),
+        "answers": _reliability(*everything),
+        "first_answers": _reliability(*(part[firsts] for part in everything)),
+        "coverage": [
+            {
+                "confidence": level,
+                "covered": float(np.concatenate(found).mean()),
+                "mean_of_relations": float(np.mean([of_one.mean() for of_one in found if len(of_one)])),
+                "worst_relation": float(min(of_one.mean() for of_one in found if len(of_one))),
+            }
+            for level, found in covered.items()
+        ],
+    }
+
+
+def _reliability(confidences: FloatArray, right: NDArray[np.bool_]) -> dict[str, Any]:
+    """The reliability curve, and the expected calibration error: the mean distance of its bins from the diagonal."""
+    places = np.minimum((confidences * BINS).astype(int), BINS - 1)
+    bins = []
+    error = 0.0
+    for number in range(BINS):
+        inside = places == number
+        count = int(inside.sum())
+        if count:
+            stated, accurate = float(confidences[inside].mean()), float(right[inside].mean())
+            error += count / len(right) * abs(stated - accurate)
+            low, high = number / BINS, (number + 1) / BINS
+            bins.append({"low": low, "high": high, "confidence": stated, "right": accurate, "count": count})
+    return {"count": len(right), "ece": error, "brier": float(np.mean((confidences - right) ** 2)), "bins": bins}

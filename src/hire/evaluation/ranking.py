@@ -1,0 +1,161 @@
+"""How well a model ranks: filtered ranks of true tails among candidates, and what they amount to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hire.data.dataset import FewShotDataset, Task
+from hire.errors import HireError
+from hire.progress import track
+from hire.systems.base import FewShotModel
+from hire.util.arrays import IntArray
+from hire.util.randomness import random_stream
+
+RANKS = ("realistic", "optimistic", "pessimistic")
+HITS = (10, 5, 1)
+SCORES_AT_ONCE = 1 << 24  # bounds the memory of ranking among all entities
+RESAMPLES = 1_000
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The ranks of the true tails of some queries; ties count for, against, or evenly."""
+
+    optimistic: NDArray[np.int64]  # [queries]
+    pessimistic: NDArray[np.int64]  # [queries]
+
+    @property
+    def realistic(self) -> NDArray[np.float64]:
+        """The mean rank over all orders of the tied."""
+        return (self.optimistic + self.pessimistic) / 2
+
+    @classmethod
+    def joined(cls, parts: Iterable[Ranks]) -> Ranks:
+        """The ranks of several parts behind one another."""
+        parts = list(parts)
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("optimistic", "pessimistic")))
+
+
+def rank(scores: NDArray[np.float32], true: IntArray, filtered_rows: IntArray, filtered_columns: IntArray) -> Ranks:
+    """Rank the true column of each row of scores [queries, candidates], other true tails taken out."""
+    if np.isnan(scores).any():
+        raise HireError("the model gives scores that are not numbers", remedy="train it again with a smaller step")
+    rows = np.arange(len(scores))
+    of_true = scores[rows, true].copy()
+    scores[filtered_rows, filtered_columns] = -np.inf
+    scores[rows, true] = -np.inf
+    better = (scores > of_true[:, None]).sum(axis=1)
+    tied = (scores == of_true[:, None]).sum(axis=1)
+    # Where the true score itself is -inf, what was taken out seems tied.
+    removed = np.bincount(filtered_rows, minlength=len(scores)) + 1
+    tied -= np.where(np.isneginf(of_true), removed, 0)
+    return Ranks(better + 1, better + tied + 1)
+
+
+def rank_task(
+    model: FewShotModel, dataset: FewShotDataset, task: Task, shots: int, *, among_all: bool = False
+) -> Ranks:
+    """The ranks of a task's queries: all pairs but the first `shots`, which are the references."""
+    everything = np.arange(len(dataset.graph.entities))
+    candidates = everything if among_all or task.candidates is None else np.sort(task.candidates)
+    model = model.hiding(task.relation)
+    relation = model.adapt(np.asarray(task.pairs[:shots]), None if candidates is everything else candidates)
+    return rank_queries(model, dataset, task.relation, relation, np.asarray(task.pairs[shots:]), candidates)
+
+
+def rank_queries(
+    model: FewShotModel, dataset: FewShotDataset, number: int, relation: Any, queries: IntArray, candidates: IntArray
+) -> Ranks:
+    """The ranks of queries [n, 2] of the relation with a number, as the model learned it, among sorted candidates."""
+    true = np.searchsorted(candidates, queries[:, 1])
+    at_once = max(1, SCORES_AT_ONCE // len(candidates))
+    parts = []
+    for start in range(0, len(queries), at_once):
+        part = slice(start, start + at_once)
+        scores = model.score(relation, queries[part, 0], candidates).numpy()
+        rows, tails = dataset.facts.all_tails(queries[part, 0], number)
+        columns = np.minimum(np.searchsorted(candidates, tails), len(candidates) - 1)
+        others = (candidates[columns] == tails) & (tails != queries[part, 1][rows])
+        parts.append(rank(scores, true[part], rows[others], columns[others]))
+    return Ranks.joined(parts)
+
+
+def evaluate(
+    model: FewShotModel, dataset: FewShotDataset, split: str, shots: int, *, among_all: bool = False, seed: int = 0
+) -> dict[str, Any]:
+    """All figures of a split as plain data: each kind of rank with confidence intervals, and each relation."""
+    tasks = dataset.split(split, shots)
+    ranks = {task.name: rank_task(model, dataset, task, shots, among_all=among_all) for task in tasks}
+    everything = Ranks.joined(ranks.values())
+    return {
+        "split": split,
+        "shots": shots,
+        "queries": len(everything.optimistic),
+        "candidates": "all" if among_all else "task",
+        **{kind: metrics(getattr(everything, kind), seed) for kind in RANKS},
+        "relations": {
+            name: {"queries": len(of_task.optimistic), **metrics(of_task.realistic)} for name, of_task in ranks.items()
+        },
+    }
+
+
+def evaluate_draws(
+    model: FewShotModel,
+    dataset: FewShotDataset,
+    split: str,
+    shots: int,
+    draws: int,
+    *,
+    among_all: bool = False,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """The figures of realistic ranks where the references of each task are drawn at random, several times.
+
+    Each draw's figures, their mean and their standard deviation (of a sample), as plain data.
+    """
+    of_draws = []
+    with track("Drawing references", draws) as advance:
+        for draw in range(draws):
+            generator = random_stream(seed, "references", draw)
+            tasks = [replace(task, pairs=generator.permutation(task.pairs)) for task in dataset.split(split, shots)]
+            ranks = Ranks.joined(rank_task(model, dataset, task, shots, among_all=among_all) for task in tasks)
+            of_draws.append(metrics(ranks.realistic))
+            advance(1)
+    values = np.array([list(found.values()) for found in of_draws])  # [draws, figures]
+    spread = values.std(axis=0, ddof=1) if draws > 1 else np.zeros(values.shape[1])
+    return {
+        "split": split,
+        "shots": shots,
+        "candidates": "all" if among_all else "task",
+        "seed": seed,
+        "mean": dict(zip(of_draws[0], values.mean(axis=0).tolist(), strict=True)),
+        "deviation": dict(zip(of_draws[0], spread.tolist(), strict=True)),
+        "draws": of_draws,
+    }
+
+
+def metrics(ranks: NDArray[Any], seed: int | None = None) -> dict[str, Any]:
+    """Mean reciprocal rank and hits; with a seed, bootstrap intervals over the queries beside each."""
+    values = np.stack([1 / ranks, *(ranks <= most for most in HITS)], axis=1)  # [queries, figures]
+    names = ["mrr", *(f"hits@{most}" for most in HITS)]
+    found: dict[str, Any] = dict(zip(names, values.mean(axis=0).tolist(), strict=True))
+    if seed is not None:
+        means = _resamples(len(ranks), seed) @ values / len(ranks)  # [resamples, figures]
+        ends = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)  # [2, figures]
+        found |= {f"{name}_interval": ends[:, i].tolist() for i, name in enumerate(names)}
+    return found
+
+
+@lru_cache(maxsize=1)
+def _resamples(count: int, seed: int) -> NDArray[np.float64]:
+    """How often each of so many queries is in each resample, [resamples, count]."""
+    drawn = np.random.default_rng(seed).integers(0, count, (RESAMPLES, count))
+    drawn += np.arange(RESAMPLES)[:, None] * count
+    return np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)

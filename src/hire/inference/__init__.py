@@ -1,0 +1,1 @@
+"""Teach a relation, ask for answers, see why."""

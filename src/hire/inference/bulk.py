@@ -1,0 +1,282 @@
+"""Answers for any number of heads: written as they come, in the same memory, and gone on with after an interruption."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from hire.data.sources.reading import read_examples, read_lines
+from hire.errors import HireError
+from hire.inference.model import HEADS_AT_ONCE, UNNAMED, Answer, TaughtRelation, TrainedModel
+from hire.progress import track
+from hire.util.files import explain_os_errors, read_blocks
+from hire.util.tensors import write_json
+
+FORMATS = ("json", "tsv", "nt")
+PREFIX = "urn:hire:"  # of names that are no IRIs, in N-Triples
+SECONDS_BETWEEN_MARKS = 2.0
+COLUMNS = ("head", "tail", "score", "confidence")
+
+
+Answers = Iterator[tuple[str, list[Answer]]]
+
+
+class Question(NamedTuple):
+    """What is asked of every head."""
+
+    k: int = 10
+    known: bool = False
+    threshold: float | None = None
+    explain: bool = False
+
+
+def teach_from(trained: TrainedModel, path: Path, name: str | None = None) -> TaughtRelation:
+    """Teach the pairs of a table; what is wrong with them is told by line."""
+    pairs, problems = [], []
+    for line, *pair in read_examples(path):
+        for entity in pair:
+            try:
+                trained.names.number(entity)
+            except HireError as error:
+                problems += _located(error, path, line).problems
+        pairs.append((pair[0], pair[1]))
+    if problems:
+        raise HireError.of(problems)
+    return trained.teach(pairs, name)
+
+
+def _located(error: HireError, path: Path, line: int) -> HireError:
+    problem = error.problems[0]
+    return HireError(problem.message, file=path, line=line, remedy=problem.remedy)
+
+
+def writer(form: str, relation: TaughtRelation, question: Question, prefix: str = PREFIX) -> Writer:
+    """How the answers for a head become lines of a format."""
+    if form == "nt":
+        if question.explain:
+            raise HireError("N-Triples have no room for reasons", remedy="take the format json or tsv")
+        return Writer("", _ntriples(relation, prefix))
+    if form == "json":
+        return Writer("", lambda head, answers: json.dumps(as_data(relation, head, answers, question)) + "\n")
+    columns = (*COLUMNS, "why") if question.explain else COLUMNS
+    return Writer("\t".join(columns) + "\n", lambda head, answers: _rows(relation, head, answers, question))
+
+
+class Writer(NamedTuple):
+    """A format: its first line, if it has one, and the lines of a head."""
+
+    header: str
+    lines: Callable[[str, list[Answer]], str]
+
+
+def as_data(relation: TaughtRelation, head: str, answers: list[Answer], question: Question) -> dict[str, Any]:
+    """The answers for a head as plain data."""
+    found = [answer._asdict() for answer in answers]
+    if question.explain:
+        for answer in found:
+            answer["explanation"] = relation.explain(head, answer["tail"]).to_dict()
+    return {"head": head, "relation": relation.name, "answers": found}
+
+
+def _rows(relation: TaughtRelation, head: str, answers: list[Answer], question: Question) -> str:
+    rows = []
+    for tail, score, confidence in answers:
+        row = [head, tail, f"{score:.6g}", "" if confidence is None else f"{confidence:.4f}"]
+        if question.explain:
+            row.append(relation.explain(head, tail).sentence)
+        rows.append("\t".join(row) + "\n")
+    return "".join(rows)
+
+
+def _ntriples(relation: TaughtRelation, prefix: str) -> Callable[[str, list[Answer]], str]:
+    from pyoxigraph import NamedNode
+
+    try:
+        NamedNode(f"{prefix}x")
+    except ValueError as error:
+        raise HireError(f"{prefix!r} does not begin an IRI ({error})", remedy=f"give one such as {PREFIX}") from error
+
+    @lru_cache(1 << 16)
+    def iri(name: str) -> str:
+        try:
+            return str(NamedNode(name))
+        except ValueError:
+            return str(NamedNode(prefix + quote(name, safe="")))
+
+    trained = relation.owner
+    predicate = iri(relation.name or UNNAMED)
+
+    def lines(head: str, answers: list[Answer]) -> str:
+        subject = iri(trained.dataset.graph.entities[trained.names.number(head)])  # it may have been asked by label
+        return "".join(f"{subject} {predicate} {iri(answer.tail)} .\n" for answer in answers)
+
+    return lines
+
+
+@dataclass(frozen=True)
+class Heads:
+    """The heads to ask about: those of a file, or one."""
+
+    path: Path | None = None
+    name: str = ""
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        return iter([(1, self.name)]) if self.path is None else read_lines(self.path)
+
+    def count(self) -> int:
+        """About how many there are, blank lines included."""
+        return 1 if self.path is None else sum(block.count(b"\n") for block in read_blocks(self.path))
+
+
+def answers_for(relation: TaughtRelation, heads: Heads, question: Question, skipped: int = 0) -> Answers:
+    """Each head but the first ones with its answers; an unknown head is told by its line."""
+    remaining = islice(heads, skipped, None)
+    while some := list(islice(remaining, HEADS_AT_ONCE)):
+        names = [name for _, name in some]
+        try:
+            yield from relation.predict_many(names, question.k, known=question.known, threshold=question.threshold)
+        except HireError:
+            for line, name in some:
+                try:
+                    relation.owner.names.number(name)
+                except HireError as error:
+                    raise (error if heads.path is None else _located(error, heads.path, line)) from error
+            raise
+
+
+def write_answers(
+    relation: TaughtRelation,
+    heads: Heads,
+    question: Question,
+    form: Writer,
+    target: Path,
+    about: dict[str, Any],
+    *,
+    resume: bool = False,
+) -> int:
+    """Write the answers for some heads into a file; returns for how many heads.
+
+    While it grows, the output is TARGET.partial, and TARGET.progress says how far it has come: to resume is to cut off
+    what was written after that and to go on behind it. `about` is what must be the same then.
+    """
+    output = Output(target, about, resume)
+    output.pass_over(heads)
+    with track("Predicting", heads.count()) as advance, output:
+        advance(output.heads)
+        if not output.size:
+            output.write(form.header)
+        for head, answers in answers_for(relation, heads, question, output.heads):
+            output.write(form.lines(head, answers), head)
+            advance(1)
+    output.finish()
+    return output.heads
+
+
+class Output:
+    """An output that grows beside its target, and the marks of how far it has come."""
+
+    def __init__(self, target: Path, about: dict[str, Any], resume: bool) -> None:
+        self.target = target
+        self.partial = target.with_name(f"{target.name}.partial")
+        self.progress = target.with_name(f"{target.name}.progress")
+        self.about = about
+        self.heads = self.size = 0
+        self.digest = hashlib.sha256()  # of the heads that are done
+        self.expected: str | None = None
+        self.marked = time.monotonic()
+        if self.interrupted(target):
+            if not resume:
+                raise HireError(
+                    "was interrupted and can be gone on with",
+                    file=target,
+                    remedy=f"say --resume, or delete {self.progress.name} and {self.partial.name}",
+                )
+            self._read()
+
+    def _read(self) -> None:
+        try:
+            mark = json.loads(self.progress.read_text("utf-8"))
+            self.heads, self.size, self.expected = int(mark["heads"]), int(mark["bytes"]), str(mark["sha256"])
+            about = dict(mark["about"])
+            whole = self.partial.stat().st_size >= self.size
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise HireError(f"is damaged ({error})", file=self.progress, remedy="delete it to begin anew") from error
+        if not whole:
+            raise HireError("is shorter than it was", file=self.partial, remedy="delete it to begin anew")
+        changed = [key for key in self.about if about.get(key) != self.about[key]]
+        if changed:
+            raise HireError(
+                f"was begun with other settings: {', '.join(changed)}",
+                file=self.target,
+                remedy="give the same as before, or choose another -o",
+            )
+
+    @staticmethod
+    def interrupted(target: Path) -> bool:
+        """Whether an output was begun and not completed."""
+        return all(target.with_name(target.name + suffix).exists() for suffix in (".partial", ".progress"))
+
+    def pass_over(self, heads: Heads) -> None:
+        """Look at the heads that are done: an error if they are others now."""
+        for _, name in islice(heads, self.heads):
+            self.digest.update(name.encode() + b"\n")
+        if self.expected is not None and self.digest.hexdigest() != self.expected:
+            raise HireError(
+                f"the first {self.heads:,} heads are others than before",
+                file=self.target,
+                remedy="give the same heads, or choose another -o",
+            )
+
+    def __enter__(self) -> None:
+        with explain_os_errors(self.partial):
+            self.stream = self.partial.open("r+b" if self.size else "wb")
+            self.stream.truncate(self.size)
+            self.stream.seek(self.size)
+        self._mark()
+
+    def __exit__(self, *_exception: object) -> None:
+        try:
+            self._mark()
+        finally:
+            self.stream.close()
+
+    def write(self, text: str, head: str | None = None) -> None:
+        """Add the lines of a head, or of none."""
+        content = text.encode("utf-8", "backslashreplace")
+        with explain_os_errors(self.partial):
+            self.stream.write(content)
+        self.size += len(content)
+        if head is not None:
+            self.digest.update(head.encode() + b"\n")
+            self.heads += 1
+        if time.monotonic() - self.marked > SECONDS_BETWEEN_MARKS:
+            self._mark()
+
+    def _mark(self) -> None:
+        """Say how far the output has come, once it is on the disk."""
+        with explain_os_errors(self.partial):
+            self.stream.flush()
+            os.fsync(self.stream.fileno())
+        mark = {"heads": self.heads, "bytes": self.size, "sha256": self.digest.hexdigest(), "about": self.about}
+        write_json(self.progress, mark)
+        self.marked = time.monotonic()
+
+    def finish(self) -> None:
+        """The output is complete."""
+        with explain_os_errors(self.target):
+            self.partial.replace(self.target)
+            self.progress.unlink()
+
+
+def fingerprint_of(pairs: Iterable[Any]) -> str:
+    """A short checksum of plain data."""
+    return hashlib.sha256(json.dumps(list(pairs)).encode()).hexdigest()[:16]

@@ -1,0 +1,133 @@
+"""Calibrate a trained model on held-out tasks, and tell how well that holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from hire.data.dataset import Task
+from hire.errors import HireError
+from hire.evaluation.calibration import CHECKED, Calibration, Outcomes, fit, for_shots, left_out, report
+from hire.evaluation.ranking import SCORES_AT_ONCE
+from hire.inference.model import TaughtRelation, TrainedModel, load
+from hire.progress import track
+from hire.training.run import write_calibration
+from hire.util.arrays import IntArray
+from hire.util.randomness import random_stream
+
+SHOTS = (1, 3, 5)
+Among = Literal["taught", "task"]  # candidates as teaching chooses them, or as the dataset lists them for a task
+DRAWS = 3  # sets of references of each task: which they are matters as much as what is asked
+
+
+def calibrate(
+    trained: TrainedModel, run: Path, shots: Iterable[int] = SHOTS, draws: int = DRAWS, among: Among = "taught"
+) -> dict[str, Any]:
+    """Find out on the dev tasks what scores mean, keep it in the run, and report it.
+
+    The report says how it fits dev, and how it fits each dev relation when it is left out.
+    """
+    found: dict[int, Calibration] = {}
+    reports: dict[str, Any] = {}
+    for k in possible_shots(trained, "dev", shots):
+        outcomes, _ = ask(trained, "dev", k, draws, among)
+        found[k] = fit(outcomes)
+        reports[str(k)] = {"fitted": report(found[k], outcomes), "left_out": left_out(outcomes)}
+    about = {"split": "dev", "draws": draws, "candidates": among, "reports": reports}
+    write_calibration(run, found, about)
+    return about | {"shots": {str(k): calibration.to_dict() for k, calibration in found.items()}}
+
+
+def calibrate_new(run: Path, dataset: str | None = None) -> bool:
+    """Calibrate a run that was just trained, as quickly as it goes, unless it is; whether it has a calibration then."""
+    trained = load(run, dataset)
+    if trained.calibrations:
+        return True
+    try:
+        shots = possible_shots(trained, "dev", SHOTS)
+    except HireError:  # no dev task is large enough: training did without, and so can answers
+        return False
+    calibrate(trained, run, shots, draws=1)
+    return True
+
+
+def check(
+    trained: TrainedModel, split: str, shots: Iterable[int] = SHOTS, draws: int = DRAWS, among: Among = "taught"
+) -> dict[str, Any]:
+    """How well the calibration of a model holds for the tasks of a split."""
+    reports = {}
+    for k in possible_shots(trained, split, shots):
+        calibration = for_shots(trained.calibrations, k)
+        if calibration is None:
+            raise HireError("the run is not calibrated", remedy="hire calibrate RUN does it")
+        outcomes, sizes = ask(trained, split, k, draws, among, calibration)
+        found = report(calibration, outcomes)
+        for entry, of_level in zip(found["coverage"], sizes.T, strict=True):
+            entry |= {"mean_size": float(of_level.mean()), "median_size": float(np.median(of_level))}
+        reports[str(k)] = found
+    return {"split": split, "draws": draws, "candidates": among, "reports": reports}
+
+
+def possible_shots(trained: TrainedModel, split: str, shots: Iterable[int]) -> list[int]:
+    """Those numbers of references that leave every task of a split a query."""
+    tasks = trained.dataset.split(split)
+    if not tasks:
+        raise HireError(f"has no {split} tasks", file=trained.dataset.name, remedy="build it with some")
+    fewest = min(len(task.pairs) for task in tasks)
+    shots = list(shots)
+    possible = [k for k in shots if k < fewest]
+    if not possible:
+        trained.dataset.split(split, min(shots))  # tells which task has too few
+    return possible
+
+
+def ask(
+    trained: TrainedModel,
+    split: str,
+    shots: int,
+    draws: int,
+    among: Among = "taught",
+    calibration: Calibration | None = None,
+) -> tuple[Outcomes, IntArray]:
+    """Ask about every head of a split's tasks as a user would; with a calibration, also how large answer sets are.
+
+    The references of the first draw are those of evaluation, the first ones.
+    """
+    parts, sizes = [], [np.zeros((0, len(CHECKED)), np.int64)]
+    tasks = trained.dataset.split(split, shots)
+    with track(f"Asking about {split}, {shots} references", len(tasks) * draws) as advance:
+        for task in tasks:
+            for draw in range(draws):
+                pairs = np.asarray(task.pairs, np.int64)
+                if draw:
+                    pairs = random_stream(0, "adaptation", draw).permutation(pairs)
+                listed = np.sort(task.candidates) if among == "task" and task.candidates is not None else None
+                relation = trained.taught(pairs[:shots], None, listed)
+                for part, of_part in _ask(relation, task, np.unique(pairs[shots:, 0]), calibration):
+                    parts.append(part)
+                    sizes.append(of_part)
+                advance(1)
+    return Outcomes.joined(parts), np.concatenate(sizes)
+
+
+def _ask(
+    relation: TaughtRelation, task: Task, heads: IntArray, calibration: Calibration | None
+) -> Iterable[tuple[Outcomes, IntArray]]:
+    candidates = relation.candidates
+    at_once = max(1, SCORES_AT_ONCE // len(candidates))
+    for start in range(0, len(heads), at_once):
+        some = heads[start : start + at_once]
+        scores = relation.candidate_scores(some)
+        rows, tails = relation.owner.dataset.facts.all_tails(some, task.relation)
+        asked = np.stack([some[rows], tails], axis=1)
+        new = ~(asked[:, None] == relation.references).all(axis=2).any(axis=1)
+        rows, tails = rows[new], tails[new]
+        columns = np.minimum(np.searchsorted(candidates, tails), len(candidates) - 1)
+        columns = np.where(candidates[columns] == tails, columns, -1)
+        sizes = np.zeros((0, len(CHECKED)), np.int64)
+        if calibration is not None:
+            sizes = np.array([[len(calibration.answer_set(row, level)) for level in CHECKED] for row in scores])
+        yield Outcomes.of(task.relation, scores, rows, columns), sizes

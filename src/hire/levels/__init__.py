@@ -1,1 +1,0 @@
-"""The levels of the paper, one file each: context, triplet, entity."""

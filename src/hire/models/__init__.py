@@ -1,1 +1,0 @@
-"""Few-shot systems, one file each, all under one contract."""

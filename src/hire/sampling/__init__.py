@@ -1,0 +1,1 @@
+"""What training draws: episodes, tasks, negatives, contexts."""

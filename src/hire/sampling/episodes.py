@@ -1,0 +1,240 @@
+"""Few-shot episodes: references and queries of a relation with negatives, a whole batch at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hire.data.dataset import FewShotDataset
+from hire.data.graph import KnowledgeGraph
+from hire.errors import HireError
+from hire.sampling.ahead import drawn_ahead
+from hire.util.arrays import IntArray, row_offsets
+from hire.util.randomness import random_stream
+
+Regime = Literal["tasks", "in-train"]
+REDRAWS = 8  # of negatives that turn out to be true, before all candidates are looked through
+
+
+@dataclass(frozen=True)
+class EpisodeBatch:
+    """Episodes as integers, int64.
+
+    Negatives belong to one pair each, and are false tails of its head; or [batch, negatives] are shared by all pairs of
+    an episode, and beside them is said for which pairs each is false.
+    """
+
+    relations: Tensor  # [batch]
+    references: Tensor  # [batch, shots, 2]: head, tail
+    reference_negatives: Tensor  # [batch, shots, negatives], or [batch, negatives]
+    queries: Tensor  # [batch, queries, 2]
+    query_negatives: Tensor  # [batch, queries, negatives], or [batch, negatives]
+    reference_false: Tensor | None = None  # [batch, shots, negatives] bool, for shared negatives
+    query_false: Tensor | None = None  # [batch, queries, negatives] bool
+    candidates: Tensor | None = None  # [batch]: how many entities shared negatives were drawn from
+
+
+class EpisodeSampler:
+    """Draws episodes by a seed and a step's number: any batch can be drawn at any time, by any thread.
+
+    The regime `tasks` draws from the train tasks; `in-train` from the relations of the background graph as well. All
+    relations are equally likely. Each needs one triple more than there are shots: a train task with fewer is an error,
+    a background relation with fewer is passed over. If there are fewer triples than shots and queries take together,
+    the queries repeat; references never are among them.
+    """
+
+    def __init__(
+        self,
+        dataset: FewShotDataset,
+        *,
+        shots: int,
+        queries: int = 3,
+        negatives: int = 1,
+        batch_size: int = 1024,
+        regime: Regime = "tasks",
+        seed: int = 0,
+    ) -> None:
+        if min(shots, queries, negatives, batch_size) < 1:
+            raise HireError("shots, queries, negatives and the batch size must be at least 1")
+        if regime not in get_args(Regime):
+            raise HireError(f"unknown regime {regime!r}", remedy=f"choose from {', '.join(get_args(Regime))}")
+        self.dataset = dataset
+        self.shots = shots
+        self.queries = queries
+        self.negatives = negatives
+        self.batch_size = batch_size
+        self.regime = regime
+        self.seed = seed
+        self._collect_tasks()
+
+    def _collect_tasks(self) -> None:
+        train = self.dataset.split("train", self.shots)
+        pairs = {task.relation: task.pairs for task in train}
+        if self.regime == "in-train":
+            pairs |= background_pairs(self.dataset.graph)
+        pairs = self._with_negatives(pairs)
+        pairs = {relation: of_task for relation, of_task in pairs.items() if len(of_task) > self.shots}
+        if not pairs:
+            raise HireError(
+                f"no relation has {self.shots + 1} triples whose head has a false tail, too",
+                file=self.dataset.name,
+                remedy="ask for fewer shots, or choose other tasks",
+            )
+        self.relations = np.array(list(pairs), np.int64)  # [tasks]
+        self._sizes = np.array([len(of_task) for of_task in pairs.values()])
+        self._offsets = np.cumsum([0, *self._sizes])
+        self._pairs = np.concatenate(list(pairs.values())).astype(np.int64)
+        self._pools = _Pools(self.dataset, pairs, {task.relation: task.candidates for task in train})
+        self._facts = self.dataset.facts.of_relations(self.relations)
+
+    def _with_negatives(self, pairs: dict[int, IntArray]) -> dict[int, IntArray]:
+        """The pairs whose head has at least one entity that is not a true tail."""
+        heads, relations = self.dataset.facts.saturated_heads()
+        for relation in set(relations.tolist()) & pairs.keys():
+            saturated = heads[relations == relation]
+            pairs[relation] = pairs[relation][~np.isin(pairs[relation][:, 0], saturated)]
+        return pairs
+
+    def batch(self, step: int) -> EpisodeBatch:
+        """The batch of a step; the same seed and step give the same batch."""
+        generator = random_stream(self.seed, "episodes", step)
+        tasks = generator.integers(0, len(self.relations), self.batch_size)
+        chosen = draw_distinct(generator, self._sizes[tasks], self.shots, self.queries)  # [batch, shots + queries]
+        pairs = self._pairs[self._offsets[tasks][:, None] + chosen]
+        negatives = self._draw_negatives(generator, tasks, pairs[..., 0])
+        relations, *parts = map(
+            torch.from_numpy,
+            (
+                self.relations[tasks],
+                pairs[:, : self.shots],
+                negatives[:, : self.shots],
+                pairs[:, self.shots :],
+                negatives[:, self.shots :],
+            ),
+        )
+        return EpisodeBatch(relations, *parts)
+
+    def stream(self, first_step: int = 0, *, workers: int = 1) -> Iterator[EpisodeBatch]:
+        """All batches from a step on, in order, drawn ahead by some threads; their number changes nothing."""
+        return drawn_ahead(self.batch, first_step, workers=workers)
+
+    def _draw_negatives(
+        self, generator: np.random.Generator, tasks: NDArray[np.int64], heads: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Candidates of each task that are not a known true tail of the head: [batch, triples, negatives]."""
+        shape = (*heads.shape, self.negatives)
+        owner = np.broadcast_to(tasks[:, None, None], shape).ravel()
+        head = np.broadcast_to(heads[..., None], shape).ravel()
+        relation = self.relations[owner]
+        negatives = self._pools.draw(generator, owner)
+        todo = np.flatnonzero(self._facts.contain(head, relation, negatives))
+        for _ in range(REDRAWS):
+            if not len(todo):
+                break
+            negatives[todo] = self._pools.draw(generator, owner[todo])
+            todo = todo[self._facts.contain(head[todo], relation[todo], negatives[todo])]
+        for i in todo:
+            negatives[i] = self._false_tail(generator, int(owner[i]), int(head[i]))
+        return negatives.reshape(shape)
+
+    def _false_tail(self, generator: np.random.Generator, task: int, head: int) -> int:
+        """A false tail of a head for which almost every candidate is true."""
+        true = self._facts.tails(head, int(self.relations[task]))
+        false = np.setdiff1d(self._pools.members(task), true)
+        if not len(false):
+            false = np.setdiff1d(np.arange(len(self.dataset.graph.entities)), true)
+        return int(generator.choice(false))
+
+
+def background_pairs(graph: KnowledgeGraph) -> dict[int, IntArray]:
+    """The pairs [n, 2] of each relation of a graph, in file order."""
+    order = np.argsort(graph.triples[:, 1], kind="stable")
+    offsets = row_offsets(graph.triples[:, 1], len(graph.relations))
+    return {
+        int(relation): graph.triples[order[offsets[relation] : offsets[relation + 1]]][:, [0, 2]]
+        for relation in graph.background_relations
+    }
+
+
+def draw_distinct(generator: np.random.Generator, sizes: NDArray[Any], shots: int, queries: int) -> NDArray[np.int64]:
+    """Distinct numbers below each size, [sizes, shots + queries]; the queries repeat where a size is too small."""
+    count = shots + queries
+    chosen = np.empty((len(sizes), count), np.int64)
+    taken = np.empty((len(sizes), 0), np.int64)  # what is chosen already, sorted
+    uniform = generator.random((len(sizes), count))
+    for i in range(count):
+        left = sizes - i
+        number = (uniform[:, i] * np.maximum(left, 1)).astype(np.int64)
+        for column in range(i):  # skip what is taken: the number counts only what is left
+            number += number >= taken[:, column]
+        # Where nothing is left, the queries begin again from the first one.
+        exhausted = np.flatnonzero(left <= 0)
+        again = shots + (i - shots) % (sizes[exhausted] - shots)
+        number[exhausted] = chosen[exhausted, again]
+        chosen[:, i] = number
+        taken = np.sort(chosen[:, : i + 1], axis=1)
+    return chosen
+
+
+class _Pools:
+    """The candidates of each relation, to draw from many at once.
+
+    A pool is a union of blocks of entities: a task has one block, its candidates; a background relation has the
+    entities of each type that its tails have, or its tails themselves where there are no types. So the entities of a
+    type are stored once, however many relations have it. (An entity with several of the types is drawn more often.)
+    """
+
+    def __init__(
+        self, dataset: FewShotDataset, pairs: dict[int, IntArray], candidates: dict[int, IntArray | None]
+    ) -> None:
+        types = dataset.graph.types
+        offsets, entities = (np.zeros(1, np.int64), np.zeros(0, np.int32)) if types is None else types.by_type
+        blocks = [entities, np.arange(len(dataset.graph.entities), dtype=np.int32)]
+        starts, sizes = list(offsets[:-1]), list(np.diff(offsets))  # of each block: those of types come first
+        starts.append(len(entities))
+        sizes.append(len(blocks[1]))
+        everything = len(starts) - 1
+        pools: list[IntArray] = []
+        for relation, of_relation in pairs.items():
+            members = candidates[relation] if relation in candidates else np.unique(of_relation[:, 1])
+            by_type = np.zeros(0, np.int64)
+            if relation not in candidates and types is not None and members is not None:
+                by_type = types.of_entities(members)
+            if len(by_type):
+                pools.append(by_type)
+            elif members is None:
+                pools.append(np.array([everything]))
+            else:
+                pools.append(np.array([len(starts)]))
+                starts.append(starts[-1] + sizes[-1])
+                sizes.append(len(members))
+                blocks.append(members)
+        self._entities = np.concatenate(blocks).astype(np.int32)
+        all_blocks = np.concatenate(pools)  # those of all pools behind one another
+        block_sizes = np.array(sizes)[all_blocks]
+        self._block_starts = np.array(starts)[all_blocks]
+        self._ends = np.cumsum(block_sizes)  # counts entities over all pools
+        self._firsts = self._ends - block_sizes
+        lengths = np.array([len(pool) for pool in pools])
+        last_blocks = np.cumsum(lengths) - 1
+        self._starts = self._firsts[last_blocks - lengths + 1]
+        self._sizes = self._ends[last_blocks] - self._starts
+
+    def draw(self, generator: np.random.Generator, owners: NDArray[np.int64]) -> NDArray[np.int64]:
+        """One member of each owner's pool."""
+        places = self._starts[owners] + (generator.random(len(owners)) * self._sizes[owners]).astype(np.int64)
+        return self._at(places)
+
+    def members(self, owner: int) -> NDArray[np.int64]:
+        """All members of an owner's pool."""
+        return np.unique(self._at(np.arange(self._starts[owner], self._starts[owner] + self._sizes[owner])))
+
+    def _at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        blocks = np.searchsorted(self._ends, places, side="right")
+        return np.asarray(self._entities[self._block_starts[blocks] + places - self._firsts[blocks]], np.int64)

@@ -1,0 +1,183 @@
+"""Everything that can serve as a few-shot task in training, and batches of it with negatives shared by a task.
+
+Besides the train tasks there are, if wanted, the background relations (`in-train`), the inverse of each, and all facts
+between two types of entities: the more kinds of task a model has seen, the better it meets a new one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hire.data.dataset import FewShotDataset
+from hire.data.facts import Facts
+from hire.errors import HireError
+from hire.sampling.episodes import EpisodeBatch, Regime, background_pairs, draw_distinct
+from hire.util.arrays import IntArray, row_offsets
+from hire.util.randomness import random_stream
+
+FEWEST_FACTS = 10  # of a relation that serves as a task
+SMALLEST_TYPE_PAIR = 20  # facts, and entities of the tail's type
+
+
+class TrainingTask(NamedTuple):
+    """Pairs to be told apart from other candidates."""
+
+    kind: str  # train, background or types
+    relation: int  # its number in the graph, or that of its inverse; -1 for all relations
+    pairs: IntArray  # [facts, 2]
+    candidates: IntArray
+
+
+@dataclass(frozen=True)
+class TaskShares:
+    """How often each kind of task is drawn; a kind that a dataset does not have gives its share to the others."""
+
+    train: float = 0.4
+    background: float = 0.3
+    types: float = 0.3
+    inverse: bool = True
+
+
+class TaskPool:
+    """Training tasks of a dataset, drawn by a seed and a step's number alone."""
+
+    def __init__(
+        self, dataset: FewShotDataset, regime: Regime, shares: TaskShares, *, fewest_facts: int = FEWEST_FACTS
+    ) -> None:
+        self.dataset = dataset
+        tasks = [task for task in collect_tasks(dataset, regime, shares) if len(task.pairs) >= fewest_facts]
+        if not tasks:
+            raise HireError(
+                f"no relation has {fewest_facts} triples to train with",
+                file=dataset.name,
+                remedy="ask for fewer shots, or give a graph with more facts",
+            )
+        self.kinds = np.array([task.kind for task in tasks])
+        self._relations = np.array([task.relation for task in tasks])
+        self._sizes = np.array([len(task.pairs) for task in tasks])
+        self._offsets = np.cumsum([0, *self._sizes])
+        self._pairs = np.concatenate([task.pairs for task in tasks]).astype(np.int64)
+        self._candidates = np.concatenate([task.candidates for task in tasks]).astype(np.int32)
+        self._candidate_counts = np.array([len(task.candidates) for task in tasks])
+        self._candidate_starts = np.cumsum(self._candidate_counts) - self._candidate_counts
+        numbers = np.repeat(np.arange(len(tasks)), self._sizes)
+        self._facts = Facts.of(np.insert(self._pairs, 1, numbers, axis=1), len(dataset.graph.entities), len(tasks))
+        self._cumulated = cumulated_shares(self.kinds, shares)
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def batch(
+        self, seed: int, step: int, *, tasks: int, shots: int, queries: int, negatives: int, inner_negatives: int
+    ) -> EpisodeBatch:
+        """The batch of a step; the references' negatives are the first of the queries'."""
+        generator = random_stream(seed, "episodes", step)
+        chosen = np.minimum(np.searchsorted(self._cumulated, generator.random(tasks)), len(self) - 1)
+        places = draw_distinct(generator, self._sizes[chosen], shots, queries)
+        pairs = self._pairs[self._offsets[chosen][:, None] + places]  # [tasks, shots + queries, 2]
+        counts = self._candidate_counts[chosen]
+        drawn = (generator.random((tasks, negatives)) * counts[:, None]).astype(np.int64)
+        false_tails = self._candidates[self._candidate_starts[chosen][:, None] + drawn].astype(np.int64)
+        is_false = ~self._true_among(chosen, pairs[..., 0], false_tails)  # [tasks, shots + queries, negatives]
+        return EpisodeBatch(
+            *map(
+                torch.from_numpy,
+                (
+                    self._relations[chosen],
+                    pairs[:, :shots],
+                    false_tails[:, :inner_negatives],
+                    pairs[:, shots:],
+                    false_tails,
+                    is_false[:, :shots, :inner_negatives],
+                    is_false[:, shots:],
+                    counts,
+                ),
+            )
+        )
+
+    def _true_among(
+        self, chosen: NDArray[np.int64], heads: NDArray[np.int64], candidates: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Which candidates [tasks, c] are true tails of the heads [tasks, h]: [tasks, h, c].
+
+        A head has few true tails and there are many candidates, so the tails are looked up among the candidates.
+        """
+        tasks, width = candidates.shape
+        rows, tails = self._facts.all_tails(heads.ravel(), np.repeat(chosen, heads.shape[1]))
+        owners = rows // heads.shape[1]
+        order = np.argsort(candidates, axis=1)
+        keys = np.take_along_axis(candidates, order, axis=1) + np.arange(tasks)[:, None] * len(
+            self.dataset.graph.entities
+        )
+        wanted = tails + owners * len(self.dataset.graph.entities)
+        true = np.zeros((heads.size, width), bool)
+        start = np.searchsorted(keys.ravel(), wanted)
+        end = np.searchsorted(keys.ravel(), wanted, side="right")
+        for repeat in range(int((end - start).max(initial=0))):  # a candidate may be drawn more than once
+            hit = start + repeat < end
+            columns = order.ravel()[(start + repeat)[hit]]
+            true[rows[hit], columns] = True
+        return true.reshape(*heads.shape, width)
+
+
+def collect_tasks(dataset: FewShotDataset, regime: Regime, shares: TaskShares) -> list[TrainingTask]:
+    """All tasks that a dataset gives: train tasks first, and in-train background relations and pairs of types."""
+    graph = dataset.graph
+    everything = np.arange(len(graph.entities), dtype=np.int32)
+
+    def by_type(tails: IntArray) -> IntArray:
+        if graph.types is None:
+            return everything
+        types = graph.types.of_entities(tails)
+        return graph.types.entities_with(types) if len(types) else np.unique(tails)
+
+    def both_ways(kind: str, relation: int, pairs: IntArray, candidates: IntArray) -> list[TrainingTask]:
+        forward = TrainingTask(kind, relation, pairs, candidates)
+        if not shares.inverse:
+            return [forward]
+        return [forward, TrainingTask(kind, relation + len(graph.relations), pairs[:, ::-1], by_type(pairs[:, 0]))]
+
+    tasks = []
+    for task in dataset.split("train"):
+        candidates = everything if task.candidates is None else task.candidates
+        tasks += both_ways("train", task.relation, task.pairs, candidates)
+    if regime == "in-train":
+        for relation, pairs in background_pairs(graph).items():
+            tasks += both_ways("background", relation, pairs, by_type(pairs[:, 1]))
+        tasks += _between_types(dataset) if shares.types else []
+    return tasks
+
+
+def cumulated_shares(kinds: NDArray[np.str_], shares: TaskShares) -> NDArray[np.float64]:
+    """Up to which number between 0 and 1 each task is drawn; those of a kind are equally likely."""
+    weights = np.zeros(len(kinds))
+    for kind in set(kinds):
+        weights[kinds == kind] = getattr(shares, kind) / (kinds == kind).sum()
+    return np.cumsum(weights / weights.sum())
+
+
+def _between_types(dataset: FewShotDataset) -> list[TrainingTask]:
+    """All facts between each two types, whatever the relation, in both directions."""
+    types = dataset.graph.types
+    if types is None:
+        return []
+    train = [task.pairs for task in dataset.split("train")]
+    pairs = np.concatenate([dataset.graph.triples[:, [0, 2]], *train]).astype(np.int64)
+    pairs = np.unique(np.concatenate([pairs, pairs[:, ::-1]]), axis=0)
+    has_type = np.diff(types.offsets) > 0
+    pairs = pairs[has_type[pairs].all(axis=1)]
+    first_type = types.members[np.minimum(types.offsets[:-1], len(types.members) - 1)]  # of each entity
+    kinds = first_type[pairs[:, 0]].astype(np.int64) * len(types.names) + first_type[pairs[:, 1]]
+    order = np.argsort(kinds, kind="stable")
+    offsets = row_offsets(kinds, len(types.names) ** 2)
+    found = []
+    for kind in np.flatnonzero(np.diff(offsets) >= SMALLEST_TYPE_PAIR):
+        candidates = types.entities_with(np.array([kind % len(types.names)]))
+        if len(candidates) >= SMALLEST_TYPE_PAIR:
+            found.append(TrainingTask("types", -1, pairs[order[offsets[kind] : offsets[kind + 1]]], candidates))
+    return found

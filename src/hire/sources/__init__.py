@@ -1,1 +1,0 @@
-"""Bytes to triples: tables, RDF, SPARQL endpoints and downloads."""

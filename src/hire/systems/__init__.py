@@ -1,0 +1,1 @@
+"""Few-shot systems under one contract; registry.py lists them."""

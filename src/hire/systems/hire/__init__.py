@@ -1,0 +1,1 @@
+"""HiRe, the paper's system: context, triplet and entity level, MAML."""

@@ -1,0 +1,146 @@
+"""HiRe: a relation from its references by three levels, context, triplet and entity, refined by MAML."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hire.data.graph import KnowledgeGraph
+from hire.embeddings.distances import distance, squared_distances
+from hire.errors import HireError
+from hire.systems.base import FewShotModel, LastTails, as_tensor
+from hire.systems.hire.entity import Relation, Vectors, projected_tails, translated
+from hire.systems.hire.network import HireNetwork
+from hire.util.arrays import IntArray
+from hire.util.randomness import random_stream
+
+FACTS_OF_A_ROLE = 1_000  # that are looked at to place an entity that was not there at training
+
+
+class LearnedRelation(NamedTuple):
+    """A relation as a trained HiRe knows it."""
+
+    relation: Relation
+    projected: LastTails[Tensor]  # t_perp of the tails last asked for, [tails, dim]
+
+
+class Hire(FewShotModel):
+    """A trained HiRe: its network and its tables."""
+
+    name = "hire"
+
+    def __init__(self, network: HireNetwork, entities: Tensor, projections: Tensor, seed: int = 0) -> None:
+        self.network = network
+        self.entities = entities  # [entities, dim]
+        self.projections = projections  # [entities, dim]
+        self.seed = seed
+
+    def _vectors(self, entities: IntArray) -> Vectors:
+        numbers = as_tensor(entities).to(self.entities.device)
+        return Vectors(self.entities[numbers], self.projections[numbers])
+
+    @torch.no_grad()
+    def adapt(self, references: IntArray, candidates: IntArray | None = None) -> LearnedRelation:
+        """Learn a relation from references [shots, 2]: meta relation, then MAML against some of the candidates."""
+        return self._adapt(references, candidates, None)
+
+    @torch.no_grad()
+    def adapt_against(self, references: IntArray, candidates: IntArray | None, rejected: IntArray) -> LearnedRelation:
+        """As `adapt`; the same steps also lead away from the rejected pairs."""
+        heads, tails = (self._vectors(column[None]) for column in rejected.T)
+        return self._adapt(references, candidates, (heads, tails))
+
+    def _adapt(
+        self, references: IntArray, candidates: IntArray | None, rejected: tuple[Vectors, Vectors] | None
+    ) -> LearnedRelation:
+        self.network.eval()
+        size = len(self.entities) if candidates is None else len(candidates)
+        negatives = self._negatives(references[:, 1], size, candidates)
+        heads, tails = (self._vectors(column[None]) for column in references.T)
+        sizes = torch.tensor([size], device=self.entities.device)
+        relation = self.network.adapt(heads, tails, self._vectors(negatives[None]), None, sizes, rejected)
+        return LearnedRelation(Relation(*(part[0].detach() for part in relation)), LastTails())
+
+    def _negatives(self, true: IntArray, size: int, candidates: IntArray | None) -> IntArray:
+        """Some candidates that are none of the true tails, if there are others; always the same."""
+        count = self.network.settings.inner_negatives
+        spare = min(size, count + len(true))
+        drawn = random_stream(self.seed, "adaptation").choice(size, spare, replace=False)
+        drawn = drawn if candidates is None else np.asarray(candidates)[drawn]
+        others = drawn[~np.isin(drawn, true)]
+        return others[:count] if len(others) else drawn[:count]
+
+    @torch.no_grad()
+    def score(self, relation: LearnedRelation, heads: IntArray, tails: IntArray) -> Tensor:
+        """Minus the distance, [heads, tails]."""
+        decoder, learned = self.network.settings.decoder, relation.relation
+
+        def project(tails: IntArray) -> Tensor:
+            return projected_tails(decoder, learned, self._vectors(tails))
+
+        moved = translated(decoder, learned, self._vectors(heads))
+        return -distance(squared_distances(moved, relation.projected.get(tails, project))).cpu()
+
+    def vectors(self, entities: IntArray) -> Tensor:
+        """The embeddings of some entities."""
+        return self._vectors(entities).embeddings
+
+    @torch.no_grad()
+    def extended(self, graph: KnowledgeGraph) -> Hire:
+        """With the entities behind the known ones, each where the facts that it has with placed ones put it.
+
+        A fact (e, r, o) puts e at o - r, where r is the mean of t - h over facts of r; the more exactly r translates,
+        the more its facts count. Its projection is the mean one of the entities that stand in the same place of r.
+        """
+        known, count = len(self.entities), len(graph.entities)
+        entities, projections = (
+            torch.cat([table, table.new_zeros(count - known, table.shape[1])])
+            for table in (self.entities, self.projections)
+        )
+        placed = np.arange(count) < known
+        roles: dict[int, _Role] = {}
+        waiting = list(range(known, count))
+        while waiting:
+            ready = [e for e in waiting if placed[graph.neighbors_of(e, None)[:, 1]].any()]
+            if not ready:
+                raise HireError(f"{graph.entities[waiting[0]]!r} has no fact with a known entity", remedy="give one")
+            for entity in ready:
+                facts = graph.neighbors_of(entity, None)
+                facts = facts[placed[facts[:, 1]]]
+                for kind in np.unique(facts[:, 0]).tolist():
+                    if kind not in roles:
+                        roles[kind] = self._role(graph, kind)
+                own = [roles[kind] for kind in facts[:, 0].tolist()]
+                weights = torch.stack([role.weight for role in own])[:, None]
+                at = entities[as_tensor(facts[:, 1])] - torch.stack([role.translation for role in own])
+                entities[entity] = (weights * at).sum(dim=0) / weights.sum()
+                projections[entity] = (weights * torch.stack([role.projection for role in own])).sum(0) / weights.sum()
+            placed[ready] = True
+            waiting = [e for e in waiting if not placed[e]]
+        return Hire(self.network, entities, projections, self.seed)
+
+    def _role(self, graph: KnowledgeGraph, kind: int) -> _Role:
+        """What a kind of edge says of the entities that it leaves."""
+        number = kind % len(graph.relations)
+        facts = graph.triples[graph.triples[:, 1] == number]
+        facts = facts[(facts[:, [0, 2]] < len(self.entities)).all(axis=1)][:FACTS_OF_A_ROLE]
+        if not len(facts):
+            name = graph.relations[number]
+            raise HireError(f"{name!r} has no fact in the graph to learn it from", remedy="use a background relation")
+        sources, targets = facts[:, [0, 2]].T if kind == number else facts[:, [2, 0]].T
+        of_sources = self._vectors(sources)
+        moves = self.vectors(targets) - of_sources.embeddings  # [facts, dim]
+        translation = moves.mean(dim=0)
+        spread = (moves - translation).square().sum(dim=1).mean()
+        return _Role(translation, of_sources.projections.mean(dim=0), 1 / (spread + 1e-3))
+
+
+class _Role(NamedTuple):
+    """What a kind of edge says of the entities that it leaves."""
+
+    translation: Tensor  # [dim]: from there to where it leads
+    projection: Tensor  # [dim]: their mean one
+    weight: Tensor  # []

@@ -1,0 +1,137 @@
+"""HiRe's network: the levels, the learned starting points, and the inner step."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hire.systems.hire.context import ContextEncoder
+from hire.systems.hire.entity import Relation, Vectors, distances, own_distances, translated
+from hire.systems.hire.maml import refine
+from hire.systems.hire.settings import HireSettings
+from hire.systems.hire.triplet import LstmLearner, MeanLearner, SetLearner
+
+REJECTION = 0.3  # weight of what was rejected beside the references; at 1, single verdicts do harm
+
+
+NEVER = -1e4  # a logit; unlike minus infinity it has a gradient, zero, even where no negative is false
+
+
+class HireNetwork(nn.Module):
+    """All of HiRe but its tables of entities: the levels, the learned starting points, and the inner step."""
+
+    def __init__(self, settings: HireSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        dimension = settings.dimension
+        outputs = 4 * dimension  # R, and what it adds to r_p and to the projections of heads and tails
+        if settings.learner == "set":
+            self.learner: nn.Module = SetLearner(dimension, outputs, drop_path=settings.drop_path)
+        elif settings.learner == "mean":
+            self.learner = MeanLearner(dimension, outputs)
+        else:
+            self.learner = LstmLearner(dimension, outputs)
+        last = [module for module in self.learner.modules() if isinstance(module, nn.Linear)][-1]
+        for parameter in last.parameters():
+            parameter.data *= settings.learner_start
+        self.gate = nn.Linear(2 * dimension, dimension)
+        nn.init.zeros_(self.gate.weight)
+        nn.init.constant_(self.gate.bias, 2.0)
+        self.direction = nn.Parameter(0.1 * torch.randn(dimension))  # where r_p of an unseen relation starts
+        self.log_temperature = nn.Parameter(torch.tensor(math.log(settings.temperature)))
+        rates = torch.tensor([1.0, 1.0, 0.1, 0.1])[:, None].repeat(1, dimension) * settings.inner_rate
+        self.log_rates = nn.Parameter(rates.log(), requires_grad=settings.loss == "softmax")
+        self.context = ContextEncoder(dimension, heads=settings.context_heads) if settings.context_weight else None
+
+    def meta_relation(self, heads: Tensor, tails: Tensor) -> Relation:
+        """The relation [tasks, dim] of references [tasks, shots, dim], before it is refined (Eq. 6-8)."""
+        meta = self.learner(heads, tails)
+        translation, *shifts = meta.chunk(4, dim=-1)
+        if self.settings.residual:
+            gate = torch.sigmoid(self.gate(torch.cat([heads, tails], dim=-1)))
+            translation = translation + (gate * (tails - heads)).mean(dim=-2)
+        return Relation(translation, self.direction + shifts[0], *shifts[1:])
+
+    def losses(
+        self,
+        relation: Relation,
+        heads: Vectors,
+        tails: Vectors,
+        negatives: Vectors,
+        false: Tensor | None = None,
+        candidates: Tensor | None = None,
+    ) -> Tensor:
+        """The loss of each pair of some tasks, [tasks, pairs].
+
+        heads and tails are [tasks, pairs, dim]; negatives are [tasks, pairs, n, dim], or [tasks, n, dim] and shared by
+        the pairs of a task. false [tasks, pairs, n] tells where a negative is none of the true tails, candidates
+        [tasks] from how many entities negatives were drawn.
+        """
+        decoder = self.settings.decoder
+        moved = translated(decoder, relation, heads)  # [tasks, pairs, dim]
+        positive = own_distances(decoder, relation, moved, Vectors(*(part.unsqueeze(-2) for part in tails)))[..., 0]
+        if negatives.embeddings.dim() == moved.dim():
+            negative = distances(decoder, relation, moved, negatives)  # [tasks, pairs, n]
+        else:
+            negative = own_distances(decoder, relation, moved, negatives)
+        if self.settings.loss == "margin":  # (Eq. 12, 20)
+            hinge = F.relu(positive[..., None] + self.settings.margin - negative)
+            return hinge.mean(-1) if false is None else (hinge * false).sum(-1) / false.sum(-1).clamp_min(1)
+        temperature = self.log_temperature.exp()
+        logits = -temperature * negative
+        if candidates is not None:
+            logits = logits + self._stands_for(candidates, negative.shape[-1])[:, None, None]
+        if false is not None:
+            logits = logits.masked_fill(~false, NEVER)
+        return F.softplus(torch.logsumexp(logits, dim=-1) + temperature * positive)
+
+    def _stands_for(self, candidates: Tensor, drawn: int) -> Tensor:
+        """The logarithm of how many negatives one counts as, [tasks]."""
+        full = self.settings.full_negatives
+        crowd = (candidates / full).clamp_min(1).log() * self.settings.crowding
+        return crowd + candidates.clamp_max(full).log() - math.log(drawn)
+
+    def adapt(
+        self,
+        heads: Vectors,
+        tails: Vectors,
+        negatives: Vectors,
+        false: Tensor | None = None,
+        candidates: Tensor | None = None,
+        rejected: tuple[Vectors, Vectors] | None = None,
+    ) -> Relation:
+        """The relations of some tasks' references, refined on them and against pairs that were rejected, if any."""
+        relation = self.meta_relation(heads.embeddings, tails.embeddings)
+        scale = 1.0 if self.settings.loss == "margin" else 1 / self.log_temperature.exp()
+
+        def loss(at: Relation) -> Tensor:  # L(S_r); a mean over the references, so that K does not change the step
+            found = self.losses(at, heads, tails, negatives, false, candidates).mean(dim=-1) * scale
+            if rejected is not None:
+                found = found + REJECTION * scale * self._rejection(at, heads, tails, *rejected)
+            return found
+
+        return refine(
+            relation,
+            loss,
+            Relation(*self.log_rates.exp()),
+            steps=self.settings.inner_steps,
+            second_order=self.settings.second_order and self.training,
+        )
+
+    def _rejection(
+        self, relation: Relation, heads: Vectors, tails: Vectors, false_heads: Vectors, false_tails: Vectors
+    ) -> Tensor:
+        """The loss of some tasks [tasks] for false pairs [tasks, n, dim]: how well they fit beside the references."""
+        decoder = self.settings.decoder
+
+        def fit(heads: Vectors, tails: Vectors) -> Tensor:  # [tasks, pairs]
+            moved = translated(decoder, relation, heads)
+            return own_distances(decoder, relation, moved, Vectors(*(part.unsqueeze(-2) for part in tails)))[..., 0]
+
+        closer = fit(heads, tails).mean(dim=-1, keepdim=True) - fit(false_heads, false_tails)
+        if self.settings.loss == "margin":
+            return F.relu(closer + self.settings.margin).mean(dim=-1)
+        return F.softplus(self.log_temperature.exp() * closer).mean(dim=-1)

@@ -1,0 +1,150 @@
+"""The path level: message passing from a head over the graph, each kind of edge weighted by what references say of it.
+
+In the manner of NBFNet (Zhu et al., 2021), conditioned on a handful of references instead of a relation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hire.systems.path.features import ENTITY_FEATURES, FEATURE, KIND_FEATURES, TASK_FEATURES
+from hire.systems.path.settings import PathSettings
+from hire.systems.path.walks import HOPS, PAIR_FEATURES, Layer, TailInputs, Walks
+
+DEGREE = FEATURE["degree"]
+
+
+class PathMember(nn.Module):
+    """One network: weights for each kind of edge, three hops, and a read-out for each pair of head and tail."""
+
+    def __init__(self, settings: PathSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        channels, width = settings.channels, settings.readout_width
+        self.kinds = nn.Linear(len(KIND_FEATURES), settings.kind_width)
+        self.kind_weights = nn.ModuleList(nn.Linear(settings.kind_width, channels) for _ in range(HOPS))
+        self.profile_weights = nn.Linear(settings.kind_width, settings.profile_channels)
+        self.start = nn.Parameter(0.5 * torch.randn(channels))
+        self.start_features = nn.Linear(len(ENTITY_FEATURES), channels)
+        # Exponents, after a sigmoid: how much a message thins out by the degree and the fans of what it passes.
+        spread = torch.linspace(-2, 2, channels)
+        self.thinning = nn.Parameter(
+            torch.stack([spread[torch.randperm(channels)] for _ in range(3 * HOPS)]).view(HOPS, 3, channels)
+        )
+        self.updates = nn.ModuleList(nn.Linear(2 * channels, channels, bias=False) for _ in range(HOPS))
+        self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in range(HOPS - 1))
+        self.gate = nn.Linear(len(ENTITY_FEATURES), channels)  # by what is passed in the first hop
+        # The read-out: one linear output and a hidden layer, in two parts that are added.
+        self.of_pairs = nn.Linear(2 * channels + len(PAIR_FEATURES), 1 + width)
+        tail_inputs = settings.profile_channels + len(ENTITY_FEATURES) + len(TASK_FEATURES)
+        self.of_tails = nn.Linear(tail_inputs, 1 + width, bias=False)
+        self.hidden = nn.Linear(width, width)
+        self.last = nn.Linear(width, 1)
+        for layer in (self.last, self.start_features):
+            nn.init.zeros_(layer.weight)
+        for part in (self.of_pairs, self.of_tails):
+            nn.init.zeros_(part.weight[:1])
+        nn.init.normal_(self.gate.weight, std=0.1)
+        nn.init.zeros_(self.gate.bias)
+
+    def weigh(self, kind_features: Tensor, seen: Tensor | None = None) -> list[Tensor]:
+        """The weights of each kind of edge [tasks * kinds, channels] for every hop, and those for profiles."""
+        hidden = F.gelu(self.kinds(kind_features.flatten(0, -2)))
+        weights = [layer(hidden) for layer in (*self.kind_weights, self.profile_weights)]
+        return weights if seen is None else [weight * seen[:, None] for weight in weights]
+
+    def describe(self, weights: list[Tensor], tails: TailInputs) -> Tensor:
+        """What the read-out knows of each tail before a head is known, [tails, readout width + 1]."""
+        profile = tails.features.new_zeros(len(tails.features), self.settings.profile_channels)
+        messages = weights[HOPS].index_select(0, tails.profile_kinds) * tails.profile_counts[:, None]
+        profile = torch.asinh(profile.index_add(0, tails.profile_owners, messages))
+        inputs = torch.cat([profile, tails.features], dim=-1)
+        return F.linear(inputs, self.of_tails.weight, self.of_pairs.bias)
+
+    def forward(
+        self,
+        weights: list[Tensor],
+        described: Tensor,
+        degrees: Tensor,
+        walks: Walks,
+        counted: Sequence[Tensor] | None = None,
+    ) -> Tensor:
+        """The score of each pair, [pairs], from degrees [tails] and what `describe` said of the tails.
+
+        counted [edges] tells of each hop's edges how far they count; without it, all do.
+        """
+        state = self.start + self.start_features(walks.heads)  # [queries, channels]
+        for hop in range(HOPS - 1):
+            edge_weights = self._edge_weights(hop, weights[hop], walks.layers[hop], counted)
+            arrived = self._pass(hop, state, edge_weights, walks.layers[hop], *walks.degrees[hop : hop + 2])
+            arrived = F.gelu(self.norms[hop](arrived))
+            if hop == 0:
+                arrived = arrived * (1 + self.gate(walks.near))
+            state = arrived + _staying(state, walks.stays[hop])
+        edge_weights = self._edge_weights(HOPS - 1, weights[HOPS - 1], walks.layers[-1], counted)
+        of_tails = degrees.index_select(0, walks.tails.index_select(0, walks.reached))
+        last = self._pass(HOPS - 1, state, edge_weights, walks.layers[-1], walks.degrees[-1], of_tails)
+        return self._read_out(described, walks, torch.cat([last, _staying(state, walks.stays[-1])], dim=-1))
+
+    def _read_out(self, described: Tensor, walks: Walks, arrived: Tensor) -> Tensor:
+        """The score of each pair, [pairs], from what arrived at the reached ones, [reached, 2 * channels]."""
+        of_walks, of_pairs = self.of_pairs.weight[:, : arrived.shape[1]], self.of_pairs.weight[:, arrived.shape[1] :]
+        inputs = torch.addmm(described.index_select(0, walks.tails), walks.pairs, of_pairs.t())
+        inputs.index_add_(0, walks.reached, F.linear(arrived, of_walks))
+        # The linear output is column 0. Taking it off after the activation keeps the memory in one piece.
+        hidden = F.dropout(F.gelu(inputs)[:, 1:], self.settings.dropout, self.training)
+        hidden = F.dropout(F.gelu(self.hidden(hidden)), self.settings.dropout, self.training)
+        scores: Tensor = inputs[:, 0] + self.last(hidden)[:, 0]
+        return scores
+
+    def _edge_weights(self, hop: int, weights: Tensor, layer: Layer, counted: Sequence[Tensor] | None) -> Tensor:
+        """What each edge multiplies a message with, [edges, channels]: by its kind, and less the wider it fans."""
+        thinned = torch.exp(-layer.log_fans @ torch.sigmoid(self.thinning[hop, 1:]))
+        edge_weights = weights.index_select(0, layer.kinds) * thinned
+        return edge_weights if counted is None else edge_weights * counted[hop][:, None]
+
+    def _pass(
+        self, hop: int, state: Tensor, edge_weights: Tensor, layer: Layer, before: Tensor, after: Tensor
+    ) -> Tensor:
+        """What arrives at each entity of a layer from the one before, by their degrees, [entities, channels]."""
+        state = state * torch.exp(-5 * before[:, None] @ torch.sigmoid(self.thinning[hop, :1]))
+        messages = state.index_select(0, layer.sources) * edge_weights
+        arrived = torch.asinh(10 * state.new_zeros(len(after), state.shape[1]).index_add(0, layer.targets, messages))
+        updated: Tensor = self.updates[hop](torch.cat([arrived, arrived / (1 + 5 * after[:, None])], dim=-1))
+        return updated
+
+
+class PathNetwork(nn.Module):
+    """Some networks with the same inputs, whose scores are averaged."""
+
+    def __init__(self, settings: PathSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        self._members = nn.ModuleList(PathMember(settings) for _ in range(settings.members))
+
+    @property
+    def members(self) -> list[PathMember]:
+        """The networks."""
+        return [member for member in self._members if isinstance(member, PathMember)]
+
+    def forward(self, kind_features: Tensor, tails: TailInputs, walks: Walks) -> Tensor:
+        """The scores of each member for the pairs of some tasks, [members, pairs]; kind_features [tasks, kinds, f]."""
+        scores = []
+        for member in self.members:
+            seen = None
+            if self.training and self.settings.kind_dropout:
+                tasks, kinds, _ = kind_features.shape
+                seen = (torch.rand(tasks, kinds // 2) >= self.settings.kind_dropout).repeat(1, 2).flatten().float()
+            weights = member.weigh(kind_features, seen)
+            scores.append(member(weights, member.describe(weights, tails), tails.features[:, DEGREE], walks))
+        return torch.stack(scores)
+
+
+def _staying(state: Tensor, stays: Tensor) -> Tensor:
+    """The states of what stays from the layer before; zero for what is new."""
+    padded = torch.cat([state, state.new_zeros(1, state.shape[1])])
+    return padded.index_select(0, torch.where(stays >= 0, stays, len(state)))

@@ -1,0 +1,150 @@
+"""Pretend few-shot tasks over all known relations, each hidden while it is a task."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hire.data.dataset import FewShotDataset
+from hire.data.facts import Facts
+from hire.errors import HireError
+from hire.sampling.task_pool import TaskShares, collect_tasks, cumulated_shares
+from hire.systems.path.features import ENTITY_FEATURES, ReferenceEvidence
+from hire.systems.path.graph import EvidenceGraph
+from hire.systems.path.settings import PathTrainingSettings
+from hire.systems.path.walks import TailInputs, Tails, Walks, walks
+from hire.util.arrays import IntArray
+from hire.util.randomness import random_stream
+
+NEVER = -1e4  # a logit
+
+
+FEWEST_QUERIES = 5  # that a relation must have facts for, besides the references, to serve as a task
+
+
+IS_TAIL, POPULARITY, DEGREE = (ENTITY_FEATURES.index(name) for name in ("is a tail", "popularity", "degree"))
+
+
+class PathBatch(NamedTuple):
+    """Some tasks of a step; in each row of pairs the first tail is the true one."""
+
+    kind_features: Tensor  # [tasks, kinds, features]
+    tails: TailInputs
+    walks: Walks
+    stands_for: Tensor  # [queries, width]: the logarithm of how many candidates each tail stands for
+
+
+class DrawnTask(NamedTuple):
+    """References, and queries with some of their candidates."""
+
+    evidence: ReferenceEvidence
+    heads: IntArray  # [queries]
+    tails: IntArray  # [queries, width]: the true tail, then false ones
+    stands_for: NDArray[np.float32]  # [queries, width]
+
+
+class PathTasks:
+    """Draws pretend tasks by a seed and a step's number alone."""
+
+    def __init__(self, dataset: FewShotDataset, graph: EvidenceGraph, settings: PathTrainingSettings) -> None:
+        self.graph = graph
+        self.settings = settings
+        shares = TaskShares(train=settings.train_share, background=1 - settings.train_share, types=0)
+        fewest = max(settings.shots) + FEWEST_QUERIES
+        self.tasks = [task for task in collect_tasks(dataset, "in-train", shares) if len(task.pairs) >= fewest]
+        if not self.tasks:
+            raise HireError(
+                f"no relation has {fewest} triples to train with",
+                file=dataset.name,
+                remedy="ask for fewer shots, or give a graph with more facts",
+            )
+        self._cumulated = cumulated_shares(np.array([task.kind for task in self.tasks]), shares)
+        numbers = np.repeat(np.arange(len(self.tasks)), [len(task.pairs) for task in self.tasks])
+        pairs = np.concatenate([task.pairs for task in self.tasks])
+        self._facts = Facts.of(np.insert(pairs, 1, numbers, axis=1), graph.entity_count, len(self.tasks))
+
+    def __len__(self) -> int:
+        """All facts of all tasks."""
+        return len(self._facts.keys)
+
+    def batch(self, step: int) -> PathBatch:
+        """The batch of a step."""
+        settings = self.settings
+        generator = random_stream(settings.seed, "paths", step)
+        features, inputs, walked, stands_for = [], [], [], []
+        for uniform in generator.random(settings.tasks):
+            number = min(int(np.searchsorted(self._cumulated, uniform)), len(self.tasks) - 1)
+            drawn = self.draw(generator, number)
+            entities, places = np.unique(drawn.tails, return_inverse=True)
+            block = Tails.of(drawn.evidence, entities)
+            features.append(torch.from_numpy(drawn.evidence.kind_features))
+            inputs.append(block.inputs)
+            walked.append(walks(drawn.evidence, drawn.heads, block, places.reshape(drawn.tails.shape)))
+            stands_for.append(torch.from_numpy(drawn.stands_for))
+        return PathBatch(
+            torch.stack(features),
+            TailInputs.joined(inputs, self.graph.kind_count),
+            Walks.joined(walked, [len(part.features) for part in inputs], self.graph.kind_count),
+            torch.cat(stands_for),
+        )
+
+    def draw(self, generator: np.random.Generator, number: int) -> DrawnTask:
+        """References, queries and their negatives of a task."""
+        settings, graph = self.settings, self.graph
+        task = self.tasks[number]
+        shots = int(generator.choice(settings.shots))
+        chosen = generator.permutation(len(task.pairs))[: shots + settings.queries]
+        references, queries = np.asarray(task.pairs[chosen[:shots]]), np.asarray(task.pairs[chosen[shots:]])
+        evidence = ReferenceEvidence(graph, references, task.relation % graph.relation_count)
+        pool = np.sort(task.candidates)
+        if len(pool) > settings.candidates:
+            some = pool[generator.integers(0, len(pool), settings.candidates)]
+            pool = np.unique(np.concatenate([some, references[:, 1]]))
+        appeal = self._appeal(evidence, queries[:, 0], pool)
+        appeal += 0.5 * generator.gumbel(size=appeal.shape)
+        rows, true = self._facts.all_tails(queries[:, 0], number)
+        places = np.minimum(np.searchsorted(pool, true), len(pool) - 1)
+        known = pool[places] == true
+        appeal[rows[known], places[known]] = -np.inf
+        hard, drawn = settings.hard_negatives, settings.random_negatives
+        width = 1 + hard + drawn
+        tails = np.full((len(queries), width), pool[0])
+        weights = np.full((len(queries), width), NEVER, np.float32)
+        tails[:, 0], weights[:, 0] = queries[:, 1], 0
+        crowd = np.log(max(1.0, len(task.candidates) / len(pool)))
+        for row in range(len(queries)):
+            false = np.flatnonzero(appeal[row] > -np.inf)
+            if len(false) > hard:
+                false = false[np.argpartition(-appeal[row, false], hard)]
+            best, rest = false[:hard], generator.permutation(false[hard:])[:drawn]
+            tails[row, 1 : 1 + len(best)] = pool[best]
+            weights[row, 1 : 1 + len(best)] = crowd
+            tails[row, 1 + hard : 1 + hard + len(rest)] = pool[rest]
+            if len(rest):
+                weights[row, 1 + hard : 1 + hard + len(rest)] = crowd + np.log((len(false) - hard) / len(rest))
+        return DrawnTask(evidence, queries[:, 0], tails, weights)
+
+    def _appeal(self, evidence: ReferenceEvidence, heads: IntArray, pool: IntArray) -> NDArray[np.float64]:
+        """How hard each candidate may be to tell from the truth, [queries, pool]."""
+        graph = self.graph
+        place = np.full(graph.entity_count, -1)
+        place[pool] = np.arange(len(pool))
+        appeal = np.zeros((len(heads), len(pool)))
+        owners, entities = np.arange(len(heads)), np.asarray(heads)
+        for hop, weight in enumerate((2.0, 1.0)):
+            if hop:
+                passed = graph.passed(entities, evidence.hidden)
+                owners, entities = owners[passed], entities[passed]
+            edges = graph.leaving(entities, evidence.hidden)
+            owners, entities = owners[edges.owners], graph.targets[edges.numbers]
+            inside = place[entities] >= 0
+            hits = np.bincount(owners[inside] * len(pool) + place[entities[inside]], minlength=appeal.size).reshape(
+                appeal.shape
+            )
+            appeal += weight * np.log1p(hits)
+        features = evidence.entity_features(pool)
+        return appeal + 3 * features[:, IS_TAIL] + 1.5 * features[:, POPULARITY] + features[:, DEGREE]

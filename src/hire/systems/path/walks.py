@@ -1,0 +1,337 @@
+"""All walks of up to three hops from heads to tails, as layers of edges for message passing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hire.systems.path.features import FEATURE, HEAD, TAIL, ReferenceEvidence
+from hire.systems.path.graph import Edges
+from hire.util.arrays import FloatArray, IntArray, expand_rows, row_offsets
+
+PAIR_FEATURES = (  # of a head and a tail
+    "is the head",
+    "links",
+    "rule support",  # the best of the two-hop rules that lead from head to tail
+    "rule confidence",
+    "rule confidence, sum",
+    "like one reference",  # head like its head and tail like its tail, by profile
+    "shares with one reference",
+)
+HOPS = 3
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Edges between the entities of a layer and those of the next."""
+
+    sources: Tensor  # [edges] int64: place among the entities of the layer before
+    kinds: Tensor  # [edges] int64: with the number of the task times the number of kinds added
+    targets: Tensor  # [edges] int64: place among the entities of this layer; in the last, among the reached pairs
+    log_fans: Tensor  # [edges, 2]
+
+
+@dataclass(frozen=True)
+class TailInputs:
+    """What a network is told of tails before a head is known."""
+
+    features: Tensor  # [tails, features]: those of an entity, then those of the references as a whole
+    profile_owners: Tensor  # [entries] int64: of the kinds of edges that leave the tails, which tail,
+    profile_kinds: Tensor  # [entries] int64: which kind, with the number of the task times that of kinds added,
+    profile_counts: Tensor  # [entries]: and the logarithm of 1 + how many
+
+    @classmethod
+    def joined(cls, parts: list[TailInputs], kind_count: int) -> TailInputs:
+        """The tails of several tasks behind one another."""
+        starts = np.cumsum([0, *(len(part.features) for part in parts[:-1])]).tolist()
+        return cls(
+            torch.cat([part.features for part in parts]),
+            _moved([part.profile_owners for part in parts], starts),
+            _moved([part.profile_kinds for part in parts], [task * kind_count for task in range(len(parts))]),
+            torch.cat([part.profile_counts for part in parts]),
+        )
+
+
+@dataclass(frozen=True)
+class Tails:
+    """Some entities as possible tails of a task."""
+
+    entities: NDArray[np.int64]  # [tails]
+    back: Edges  # the edges that leave them, which walks arrive on the other way round
+    similarities: FloatArray  # [2, tails, shots]: to the reference tails, by profile and by shared tuples
+    inputs: TailInputs
+    ends: NDArray[np.int64]  # the entities that a walk can have reached before its last hop, or end in
+    place: NDArray[np.int32]  # [entities]: of each entity among those, or -1
+
+    @classmethod
+    def of(cls, evidence: ReferenceEvidence, entities: IntArray) -> Tails:
+        """Some entities as tails."""
+        graph = evidence.graph
+        entities = np.asarray(entities, np.int64)
+        back = graph.leaving(entities, evidence.hidden)
+        place = np.full(graph.entity_count, -1, np.int32)
+        place[graph.targets[back.numbers]] = 0
+        place[entities] = 0
+        ends = np.flatnonzero(place == 0)
+        place[ends] = np.arange(len(ends))
+        entries = graph.profiles(entities, evidence.hidden)
+        of_task = np.broadcast_to(evidence.summary, (len(entities), len(evidence.summary)))
+        inputs = TailInputs(
+            _float(np.concatenate([evidence.entity_features(entities), of_task], axis=1)),
+            _long(entries.owners),
+            _long(graph.profile_kinds[entries.numbers]),
+            _float(np.log1p(graph.profile_counts[entries.numbers])),
+        )
+        return cls(entities, back, evidence.similarities(entities, TAIL), inputs, ends, place)
+
+
+@dataclass(frozen=True)
+class Walks:
+    """What a network needs to score pairs of heads and tails of one or several tasks."""
+
+    layers: tuple[Layer, Layer, Layer]
+    numbers: tuple[IntArray, IntArray, IntArray]  # of the entities in layer 0 (the heads), 1 and 2
+    heads: Tensor  # [heads, features]
+    near: Tensor  # [entities of layer 1, features]
+    degrees: tuple[Tensor, Tensor, Tensor]  # log(1 + degree) / 5 of the entities of each layer
+    stays: tuple[Tensor, Tensor, Tensor]  # place in the layer before of what stays from there, or -1; [targets] each
+    reached: Tensor  # [reached] int64: the pairs whose tail some walk ends in; often few
+    tails: Tensor  # [pairs] int64: place of each pair's tail among the tails
+    pairs: Tensor  # [pairs, features]
+
+    @classmethod
+    def joined(cls, parts: list[Walks], tail_counts: list[int], kind_count: int) -> Walks:
+        """The walks of several tasks behind one another."""
+        sizes = [[*map(len, part.numbers), len(part.reached), len(part.pairs)] for part in parts]
+        starts = np.cumsum([[0] * (HOPS + 2), *sizes[:-1]], axis=0).T.tolist()  # of each layer and pairs, in each part
+        kinds = [task * kind_count for task in range(len(parts))]
+
+        def layer(hop: int) -> Layer:
+            layers = [part.layers[hop] for part in parts]
+            return Layer(
+                _moved([layer.sources for layer in layers], starts[hop]),
+                _moved([layer.kinds for layer in layers], kinds),
+                _moved([layer.targets for layer in layers], starts[hop + 1]),
+                torch.cat([layer.log_fans for layer in layers]),
+            )
+
+        def stays(hop: int) -> Tensor:
+            return _moved([part.stays[hop] for part in parts], starts[hop])
+
+        numbers = [np.concatenate([part.numbers[hop] for part in parts]) for hop in range(HOPS)]
+        degrees = [torch.cat([part.degrees[hop] for part in parts]) for hop in range(HOPS)]
+        return cls(
+            (layer(0), layer(1), layer(2)),
+            (numbers[0], numbers[1], numbers[2]),
+            torch.cat([part.heads for part in parts]),
+            torch.cat([part.near for part in parts]),
+            (degrees[0], degrees[1], degrees[2]),
+            (stays(0), stays(1), stays(2)),
+            _moved([part.reached for part in parts], starts[-1]),
+            _moved([part.tails for part in parts], np.cumsum([0, *tail_counts[:-1]]).tolist()),
+            torch.cat([part.pairs for part in parts]),
+        )
+
+
+def _moved(tensors: list[Tensor], by: list[int]) -> Tensor:
+    """Numbers of several parts behind one another, each part's moved by a number; -1 stays."""
+    return torch.cat([torch.where(part >= 0, part + shift, part) for part, shift in zip(tensors, by, strict=True)])
+
+
+class _Hop(NamedTuple):
+    """Edges that are walked: from a place in one layer to a place in the next, and the edge's number."""
+
+    sources: IntArray
+    targets: IntArray
+    numbers: IntArray
+
+
+class _Reached(NamedTuple):
+    """Entities that walks have come to."""
+
+    queries: IntArray  # [n]: by the walks of which query
+    entities: IntArray  # [n]
+    stays: IntArray  # [n]: place in the layer before, where it was there already, or -1
+
+
+def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: IntArray | None = None) -> Walks:
+    """The walks from each head [queries] to all tails, or to chosen ones [queries, width] by their place among them.
+
+    The pairs of head and tail are numbered row by row.
+    """
+    graph = evidence.graph
+    heads = np.asarray(heads, np.int64)
+    queries = np.arange(len(heads))
+    everything = np.broadcast_to(np.arange(len(tails.entities)), (len(heads), len(tails.entities)))
+    columns = everything if chosen is None else chosen
+    arrivals, wanted = _arrivals(evidence, tails, chosen, len(heads))
+    first, near = _first_hop(evidence, heads)
+    second, far, places = _second_hop(evidence, near, tails, wanted)
+    if arrivals is None:
+        rows, edges = np.nonzero(places[:, tails.place[graph.targets[tails.back.numbers]]] >= 0)
+        arrivals = _Hop(np.zeros(0, np.int64), rows * columns.shape[1] + tails.back.owners[edges], edges)
+    third = _third_hop(evidence, arrivals, tails, places, columns.shape[1])
+    ends_in = places[queries[:, None], tails.place[tails.entities[columns]]].ravel()
+    ends = ends_in >= 0
+    ends[third.targets] = True
+    reached = np.flatnonzero(ends)
+    of_heads, of_near = (_float(evidence.entity_features(entities)) for entities in (heads, near.entities))
+    degrees = (of_heads[:, FEATURE["degree"]], of_near[:, FEATURE["degree"]], _float(evidence.degrees(far.entities)))
+    last = third._replace(targets=np.searchsorted(reached, third.targets))
+    return Walks(
+        (_layer(evidence, first), _layer(evidence, second), _layer(evidence, last, backwards=True)),
+        (heads, near.entities, far.entities),
+        of_heads,
+        of_near,
+        degrees,
+        (_long(near.stays), _long(far.stays), _long(ends_in[reached])),
+        _long(reached),
+        _long(columns.ravel()),
+        _float(_pair_features(evidence, heads, tails, columns, first, third, near, far)),
+    )
+
+
+def _arrivals(
+    evidence: ReferenceEvidence, tails: Tails, chosen: IntArray | None, queries: int
+) -> tuple[_Hop | None, NDArray[np.bool_]]:
+    """Possible last hops to chosen tails, by place among the edges that leave the tails, and what is wanted for them.
+
+    What is wanted is [queries, ends]: which entities should be reached before the last hop.
+    """
+    if chosen is None:
+        return None, np.ones((queries, len(tails.ends)), bool)
+    edges, pairs = expand_rows(row_offsets(tails.back.owners, len(tails.entities)), chosen.ravel())
+    wanted = np.zeros((queries, len(tails.ends)), bool)
+    sources = tails.place[evidence.graph.targets[tails.back.numbers[edges]]]
+    wanted[pairs // chosen.shape[1], sources] = True
+    wanted[np.arange(queries)[:, None], tails.place[tails.entities[chosen]]] = True
+    return _Hop(np.zeros(0, np.int64), pairs, edges), wanted
+
+
+def _first_hop(evidence: ReferenceEvidence, heads: IntArray) -> tuple[_Hop, _Reached]:
+    graph = evidence.graph
+    edges = graph.leaving(heads, evidence.hidden)
+    keys = edges.owners * graph.entity_count + graph.targets[edges.numbers]
+    own = np.arange(len(heads)) * graph.entity_count + heads
+    near = np.unique(np.concatenate([keys, own]))
+    stays = np.full(len(near), -1)
+    stays[np.searchsorted(near, own)] = np.arange(len(heads))
+    queries, entities = np.divmod(near, graph.entity_count)
+    return _Hop(edges.owners, np.searchsorted(near, keys), edges.numbers), _Reached(queries, entities, stays)
+
+
+def _second_hop(
+    evidence: ReferenceEvidence, near: _Reached, tails: Tails, wanted: NDArray[np.bool_]
+) -> tuple[_Hop, _Reached, NDArray[np.int32]]:
+    """The hop to what is wanted, what is reached by it or was before, and its place in a table [queries, ends]."""
+    graph = evidence.graph
+    passed = np.flatnonzero(graph.passed(near.entities, evidence.hidden))
+    edges = graph.leaving(near.entities[passed], evidence.hidden)
+    starts = passed[edges.owners]
+    cells = _cells(near.queries[starts], tails.place[graph.targets[edges.numbers]], wanted)
+    leads = np.flatnonzero(cells >= 0)
+    stay_cells = _cells(near.queries, tails.place[near.entities], wanted)
+    staying = np.flatnonzero(stay_cells >= 0)
+    places = np.full(wanted.size, -1, np.int32)
+    places[cells[leads]] = 0
+    places[stay_cells[staying]] = 0
+    far = np.flatnonzero(places == 0)
+    places[far] = np.arange(len(far))
+    stays = np.full(len(far), -1)
+    stays[places[stay_cells[staying]]] = staying
+    queries, ends = np.divmod(far, max(1, wanted.shape[1]))
+    hop = _Hop(starts[leads], places[cells[leads]], edges.numbers[leads])
+    return hop, _Reached(queries, tails.ends[ends], stays), places.reshape(wanted.shape)
+
+
+def _third_hop(
+    evidence: ReferenceEvidence, arrivals: _Hop, tails: Tails, places: NDArray[np.int32], width: int
+) -> _Hop:
+    """The last hops whose start was reached; their edges are numbered as they leave the tails."""
+    numbers = tails.back.numbers[arrivals.numbers]
+    sources = places[arrivals.targets // width, tails.place[evidence.graph.targets[numbers]]]
+    arrives = np.flatnonzero(sources >= 0)
+    return _Hop(sources[arrives], arrivals.targets[arrives], numbers[arrives])
+
+
+def _cells(rows: IntArray, columns: IntArray, wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The number of each cell of a table, or -1 where the column is -1 or the cell not wanted."""
+    cells = rows * wanted.shape[1] + columns
+    return np.where((columns >= 0) & wanted.ravel()[np.where(columns >= 0, cells, 0)], cells, -1)
+
+
+def _pair_features(
+    evidence: ReferenceEvidence,
+    heads: IntArray,
+    tails: Tails,
+    columns: IntArray,
+    first: _Hop,
+    third: _Hop,
+    near: _Reached,
+    far: _Reached,
+) -> FloatArray:
+    """The features of each pair of head and tail, [pairs, PAIR_FEATURES]."""
+    features = np.zeros((columns.size, len(PAIR_FEATURES)), np.float32)
+    features[:, 0] = (heads[:, None] == tails.entities[columns]).ravel()
+    is_head = (far.stays >= 0) & (near.stays[far.stays] >= 0)
+    features[:, 1] = np.log1p(np.bincount(third.targets[is_head[third.sources]], minlength=len(features)))
+    features[:, 2:5] = _rule_features(evidence, first, third, far.stays, len(features))
+    features[:, 5:] = _alike(evidence, heads, tails, columns)
+    return features
+
+
+def _rule_features(
+    evidence: ReferenceEvidence, first: _Hop, third: _Hop, stays: IntArray, pair_count: int
+) -> FloatArray:
+    """Support and confidence of the two-hop rules that lead to each pair's tail, [pairs, 3].
+
+    A path of two hops is a first hop, then a last one from where it led.
+    """
+    graph, rules = evidence.graph, evidence.rules
+    middles = stays[third.sources]
+    via = np.flatnonzero(middles >= 0)
+    order = np.argsort(first.targets, kind="stable")
+    offsets = row_offsets(first.targets, int(max(first.targets.max(initial=-1), middles.max(initial=-1))) + 1)
+    numbers, owners = expand_rows(offsets, middles[via])
+    kinds = graph.kinds[first.numbers[order[numbers]]].astype(np.int64)
+    last_kinds = graph.inverse(graph.kinds[third.numbers[via[owners]]])
+    found = rules.find(kinds * graph.kind_count + last_kinds)
+    hits = np.flatnonzero(found < len(rules.keys))
+    targets, found = third.targets[via[owners[hits]]], found[hits]
+    best = torch.zeros(pair_count, 2)
+    figures = _float(np.stack([rules.support[found], rules.confidence[found]], axis=1))
+    best.scatter_reduce_(0, _long(targets)[:, None].expand(-1, 2), figures, "amax")
+    total = np.bincount(targets, rules.confidence[found], minlength=pair_count)
+    return np.column_stack([best.numpy(), np.arcsinh(total)]).astype(np.float32)
+
+
+def _alike(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: IntArray) -> FloatArray:
+    """How far one reference is like head and tail at once, by profile and by shared tuples, [pairs, 2]."""
+    of_heads = evidence.similarities(heads, HEAD)  # [2, queries, shots]
+    best = np.zeros((2, *chosen.shape), np.float32)
+    for shot in np.flatnonzero(of_heads.any(axis=(0, 1))):
+        both = of_heads[:, :, shot, None] * tails.similarities[:, :, shot][:, chosen]
+        np.maximum(best, both, out=best)
+    return best.reshape(2, -1).T
+
+
+def _layer(evidence: ReferenceEvidence, hop: _Hop, *, backwards: bool = False) -> Layer:
+    """The edges of a hop; those that were numbered the other way round have the inverse kind and exchanged fans."""
+    graph = evidence.graph
+    kinds, log_fans = graph.kinds[hop.numbers], graph.log_fans[hop.numbers]
+    if backwards:
+        kinds, log_fans = graph.inverse(kinds), log_fans[:, ::-1]
+    return Layer(_long(hop.sources), _long(kinds), _long(hop.targets), _float(log_fans))
+
+
+def _long(numbers: IntArray) -> Tensor:
+    return torch.from_numpy(np.array(numbers, np.int64))
+
+
+def _float(numbers: FloatArray) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(numbers, np.float32))

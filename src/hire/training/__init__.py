@@ -1,0 +1,1 @@
+"""One training loop, run folders, settings and presets."""

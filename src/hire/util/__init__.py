@@ -1,0 +1,1 @@
+"""Shared basics, below everything: arrays, files, tensors, random streams, SVG."""

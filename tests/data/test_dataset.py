@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hire.data.dataset import MANIFEST, CandidateSets, FewShotDataset
+from hire.data.facts import Facts
+from hire.errors import HireError
+from tests.data.test_graph import ENTITIES, RELATIONS, triple
+
+
+@given(st.lists(triple))
+def test_facts_equal_a_set_of_triples(triples: list[tuple[int, int, int]]) -> None:
+    facts = Facts.of(np.array(triples, np.int64).reshape(-1, 3), ENTITIES, RELATIONS)
+    known = set(triples)
+    heads, relations, tails = np.meshgrid(*map(np.arange, (ENTITIES, RELATIONS, ENTITIES)), indexing="ij")
+    found = facts.contain(heads, relations, tails)
+    for h, r, t in np.ndindex(found.shape):
+        assert found[h, r, t] == ((h, r, t) in known)
+    for r in range(RELATIONS):
+        for h in range(ENTITIES):
+            assert facts.tails(h, r).tolist() == sorted(t for a, b, t in known if (a, b) == (h, r))
+    some = facts.of_relations(np.array([0, 2]))
+    assert (some.contain(heads, relations, tails) == (found & (relations != 1))).all()
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 1)] * 3)))
+def test_saturated_heads(triples: list[tuple[int, int, int]]) -> None:
+    facts = Facts.of(np.array(triples, np.int64).reshape(-1, 3), 2, 2)
+    expected = [(h, r) for h in (0, 1) for r in (0, 1) if {(h, r, 0), (h, r, 1)} <= set(triples)]
+    assert list(zip(*(column.tolist() for column in facts.saturated_heads()), strict=True)) == expected
+
+
+def test_facts_refuse_what_they_cannot_number() -> None:
+    with pytest.raises(HireError, match="more than a fact's key can number"):
+        Facts.of(np.zeros((0, 3), np.int64), 10**8, 10**4)
+
+
+def test_equal_candidate_sets_are_stored_once() -> None:
+    sets = CandidateSets()
+    assert [sets.number_of(np.array(members)) for members in ([1, 2], [3], [1, 2], [])] == [0, 1, 0, 2]
+    assert sets.offsets().tolist() == [0, 2, 3, 3]
+
+
+def test_saved_and_mapped_is_the_same(umls: FewShotDataset, tmp_path: Path) -> None:
+    umls.save(tmp_path / "umls")
+    again = FewShotDataset.open(tmp_path / "umls")
+    assert (
+        again.name == umls.name
+        and again.split_sizes == umls.split_sizes
+        and again.origin == json.loads(json.dumps(umls.origin))
+    )
+    for one, other in zip(umls.tasks, again.tasks, strict=True):
+        assert (one.name, one.split, one.relation) == (other.name, other.split, other.relation)
+        assert np.array_equal(one.pairs, other.pairs)
+    assert isinstance(again.facts.keys, np.memmap) and np.array_equal(again.facts.keys, umls.facts.keys)
+
+
+def test_an_existing_dataset_is_replaced_only_on_demand(umls: FewShotDataset, tmp_path: Path) -> None:
+    target = tmp_path / "umls"
+    umls.save(target)
+    (target / "facts.npy").unlink()
+    with pytest.raises(HireError, match="exists already"):
+        umls.save(target)
+    umls.save(target, overwrite=True)
+    assert FewShotDataset.open(target).name == "umls-one"
+    assert [path.name for path in tmp_path.iterdir()] == ["umls"]
+
+
+def test_what_is_not_a_dataset_is_never_replaced(umls: FewShotDataset, tmp_path: Path) -> None:
+    target = tmp_path / "home"
+    target.mkdir()
+    umls.save(target, overwrite=True)  # an empty directory may be
+    (target / MANIFEST).unlink()
+    (target / "precious").write_text("mine")
+    with pytest.raises(HireError, match="holds something else than a dataset"):
+        umls.save(target, overwrite=True)
+    assert (target / "precious").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    ["", "{", "[]", "{}", '{"format": 1}', '{"format": 99, "files": {}, "splits": {}, "name": "", "origin": {}}'],
+)
+def test_a_damaged_manifest(umls: FewShotDataset, tmp_path: Path, manifest: str) -> None:
+    umls.save(tmp_path / "umls")
+    (tmp_path / "umls" / MANIFEST).write_text(manifest)
+    with pytest.raises(HireError, match=MANIFEST) as caught:
+        FewShotDataset.open(tmp_path / "umls")
+    assert "build the dataset again" in str(caught.value.problems[0].remedy)
+
+
+def test_a_truncated_array(umls: FewShotDataset, tmp_path: Path) -> None:
+    umls.save(tmp_path / "umls")
+    path = tmp_path / "umls" / "graph" / "neighbors.npy"
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(HireError, match=r"neighbors\.npy: is missing or has the wrong size"):
+        FewShotDataset.open(tmp_path / "umls")
+
+
+def test_splits(umls: FewShotDataset) -> None:
+    assert [len(umls.split(split)) for split in ("train", "dev", "test")] == list(umls.split_sizes.values())
+    with pytest.raises(HireError, match="unknown split"):
+        umls.split("valid")
+    with pytest.raises(HireError, match="references and a query need 100"):
+        umls.split("train", 99)
+
+
+def test_extended_is_as_if_made_at_once(umls: FewShotDataset) -> None:
+    graph, count = umls.graph, len(umls.graph.entities)
+    more = np.array([[count, 0, 3], [5, 1, count + 1], [count, 0, count + 1]], np.int32)
+    wider = umls.extended(["new", "newer"], more)
+    assert wider.graph.entities.number("newer") == count + 1 and len(umls.graph.entities) == count
+    assert wider.graph.neighbors_of(count).tolist() == [[0, 3], [0, count + 1]]
+    assert wider.graph.neighbors_of(7).tolist() == graph.neighbors_of(7).tolist()
+    assert wider.facts.contain(*more.T).all() and not wider.facts.contain(count, 0, 4)
+    heads, relations, tails = graph.triples.T
+    assert wider.facts.contain(heads, relations, tails).all()
+    assert len(wider.facts.keys) == len(umls.facts.keys) + 3
+    assert [task.name for task in wider.tasks] == [task.name for task in umls.tasks]

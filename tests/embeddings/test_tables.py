@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import torch
+
+from hire.embeddings.tables import RowTable
+
+
+def test_only_the_rows_in_use_move() -> None:
+    torch.manual_seed(0)
+    table = RowTable(torch.randn(6, 3))
+    before = table.weights.clone()
+    table.update(torch.tensor([1, 4]), torch.ones(2, 3), rate=0.1)
+    moved = (table.weights != before).any(dim=1)
+    assert moved.tolist() == [False, True, False, False, True, False]
+    assert (table.weights[1] < before[1]).all()
+
+
+def test_it_minimises() -> None:
+    torch.manual_seed(0)
+    table = RowTable(torch.randn(4, 3))
+    target = torch.randn(4, 3)
+    numbers = torch.tensor([0, 2, 3])
+    for _ in range(400):
+        rows = table.rows(numbers)
+        (gradient,) = torch.autograd.grad((rows - target[numbers]).square().sum(), rows)
+        table.update(numbers, gradient, rate=0.01)
+    assert torch.allclose(table.weights[numbers], target[numbers], atol=0.05)
+
+
+def test_it_goes_on_from_a_state_bit_for_bit() -> None:
+    def run(table: RowTable, steps: range) -> None:
+        for step in steps:
+            generator = torch.Generator().manual_seed(step)
+            numbers = torch.randperm(5, generator=generator)[:3]
+            table.update(numbers, torch.randn(3, 2, generator=generator), rate=0.1)
+
+    torch.manual_seed(0)
+    start = torch.randn(5, 2)
+    whole, first, second = (RowTable(table, averaging=3) for table in (start.clone(), start.clone(), torch.zeros(5, 2)))
+    run(whole, range(10))
+    run(first, range(4))
+    second.load(first.state())
+    run(second, range(4, 10))
+    assert torch.equal(second.weights, whole.weights)
+    assert torch.equal(second.averaged(), whole.averaged())
+
+
+def test_the_average_is_that_of_all_rows_at_every_update() -> None:
+    torch.manual_seed(0)
+    table = RowTable(torch.randn(6, 3), averaging=4)
+    average = table.weights.clone()
+    for _ in range(20):
+        table.update(torch.randperm(6)[:2], torch.randn(2, 3), rate=0.1)
+        average = 0.75 * average + 0.25 * table.weights  # every row, whether it moved or not
+        assert torch.allclose(table.averaged(), average, atol=1e-6)
+    assert not torch.allclose(table.averaged(), table.weights, atol=1e-2)
+    plain = RowTable(torch.randn(6, 3))
+    assert torch.equal(plain.averaged(), plain.weights)

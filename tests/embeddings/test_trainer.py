@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from hire.data.dataset import FewShotDataset
+from hire.embeddings.scores import EmbeddingName, logits, widths
+from hire.embeddings.trainer import EmbeddingSettings, _negative_loss, pretrain
+
+MODELS = get_args(EmbeddingName)
+DIMENSION = 4
+
+
+def slow(model: EmbeddingName, head: Tensor, relation: Tensor, tail: Tensor) -> float:
+    """The score of one triple, as the papers write it."""
+    if model == "transe":
+        return float(9 - (head + relation - tail).norm())
+    if model == "transh":
+        d, w = relation[:DIMENSION], relation[DIMENSION:] / relation[DIMENSION:].norm()
+        return float(9 - ((head - (w @ head) * w) + d - (tail - (w @ tail) * w)).norm())
+    if model == "transd":
+        (h, hp), (r, rp), (t, tp) = ((v[:DIMENSION], v[DIMENSION:]) for v in (head, relation, tail))
+        return float(9 - ((h + (hp @ h) * rp) + r - (t + (tp @ t) * rp)).norm())
+    if model == "distmult":
+        return float((head * relation * tail).sum())
+    h, r, t = (torch.complex(v[: DIMENSION // 2], v[DIMENSION // 2 :]) for v in (head, relation, tail))
+    return float((h * r * t.conj()).sum().real)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_scores_equal_those_of_the_papers(model: EmbeddingName) -> None:
+    torch.manual_seed(0)
+    entity_width, relation_width = widths(model, DIMENSION)
+    heads, tails = torch.randn(3, entity_width), torch.randn(5, entity_width)
+    relations = torch.randn(3, relation_width)
+    found = logits(model, 9.0, heads, relations, tails)
+    for i in range(3):
+        for j in range(5):
+            assert found[i, j].item() == pytest.approx(slow(model, heads[i], relations[i], tails[j]), abs=1e-4)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_training_raises_true_triples_above_others(umls: FewShotDataset, model: EmbeddingName) -> None:
+    settings = EmbeddingSettings(model, dimension=16, batch_size=128, negatives=64, steps=400, rate=2e-2)
+    learned = pretrain(umls.graph, settings)
+    heads, relations, tails = torch.from_numpy(np.array(umls.graph.triples, np.int64)).T
+    for source, kind, target in ((heads, relations, tails), (tails, relations + len(umls.graph.relations), heads)):
+        scores = logits(model, 9.0, learned.entities[source], learned.relations[kind], learned.entities)
+        rank = (scores > scores.gather(1, target[:, None])).sum(dim=1).float().mean().item()
+        assert rank < 0.4 * len(umls.graph.entities) / 2  # chance is a half of all; several tails are true
+
+
+def test_the_same_seed_gives_the_same_embeddings(umls: FewShotDataset) -> None:
+    settings = [EmbeddingSettings(dimension=8, batch_size=32, negatives=16, steps=20, seed=seed) for seed in (3, 3, 4)]
+    first, second, third = (pretrain(umls.graph, chosen).entities for chosen in settings)
+    assert torch.equal(first, second) and not torch.equal(first, third)
+
+
+@pytest.mark.parametrize("adversarial", [0.0, 0.5, 1.0])
+def test_the_quick_loss_of_transe_is_the_plain_one(adversarial: float) -> None:
+    heads, relations = torch.randn(2, 7, 5, dtype=torch.float64)
+    negatives = torch.cat([torch.randn(6, 5, dtype=torch.float64), heads[:1] + relations[:1]])  # one is at its head
+    settings = EmbeddingSettings(adversarial=adversarial, margin=3.0)
+
+    def loss_and_gradients(model: EmbeddingName) -> list[Tensor]:
+        parts = [part.clone().requires_grad_() for part in (heads, relations, negatives)]
+        if model == "transd":  # with no projections it is TransE, and takes the plain way
+            nothing = torch.zeros(7, 5, dtype=torch.float64)
+            given = [torch.cat([part, nothing[: len(part)]], dim=-1) for part in parts]
+        else:
+            given = parts
+        loss = _negative_loss(replace(settings, model=model), *given)
+        return [loss, *torch.autograd.grad(3 * loss, parts)]
+
+    for quick, plain in zip(loss_and_gradients("transe"), loss_and_gradients("transd"), strict=True):
+        assert torch.allclose(quick, plain, rtol=1e-6, atol=1e-9)

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hire.data.dataset import FewShotDataset
+from hire.data.graph import KnowledgeGraph
+from hire.data.vocabulary import StringTable, Vocabulary
+from hire.inference.model import TrainedModel
+from hire.systems.evidence import Evidence, Path, Rule, SharedTuple, SimilarReference
+from hire.systems.mean_translation import MeanTranslation
+from hire.systems.popularity import Popularity
+
+ENTITIES = ["ann", "ben", "cid", "x", "y", "z", "kim", "leo", "mia", "gym"]
+RELATIONS = ["plays_for", "led_by", "knows", "works_at", "coach"]
+TRIPLES = [
+    *[(player, "plays_for", team) for player, team in (("ann", "x"), ("ben", "y"), ("cid", "z"))],
+    *[(team, "led_by", coach) for team, coach in (("x", "kim"), ("y", "leo"), ("z", "mia"))],
+    ("leo", "knows", "ben"),
+    ("mia", "knows", "cid"),
+    *[(coach, "works_at", "gym") for coach in ("kim", "leo", "mia")],
+]
+
+
+@pytest.fixture(scope="module")
+def dataset() -> FewShotDataset:
+    entities, relations = Vocabulary.of(ENTITIES, "entity"), Vocabulary.of(RELATIONS, "relation")
+    triples = np.array([[ENTITIES.index(h), RELATIONS.index(r), ENTITIES.index(t)] for h, r, t in TRIPLES])
+    labels = StringTable.of(["Ann", *[""] * (len(ENTITIES) - 1)])
+    graph = KnowledgeGraph.of(entities, relations, triples, labels)
+    return FewShotDataset.of("tiny", graph, {"train": {}, "dev": {}, "test": {}}, {})
+
+
+def test_the_graph_tells_paths_and_what_is_shared(dataset: FewShotDataset) -> None:
+    relation = TrainedModel(Popularity(dataset.graph), dataset).teach([("ann", "kim"), ("ben", "leo")], name="coach")
+    explanation = relation.explain("cid", "mia")
+    found = json.loads(json.dumps(explanation.to_dict()))
+    assert [found[key] for key in ("relation", "head", "tail", "confidence")] == ["coach", "cid", "mia", None]
+    assert found["score"] == relation.score([("cid", "mia")])[0]
+    first, second = found["rules"]
+    assert first["text"] == "coach(h, t) <- plays_for(h, x), led_by(x, t): 2 of 2 references"
+    assert first["kinds"] == ["plays_for", "led_by"] and first["paths"] == [["cid", "z", "mia"]]
+    assert second["text"] == "coach(h, t) <- knows⁻¹(h, t): 1 of 2 references" and second["paths"] == [["cid", "mia"]]
+    assert first["weight"] > second["weight"]
+    (shared,) = found["shared"]
+    assert [shared[key] for key in ("relation", "entity", "support", "references")] == ["works_at", "gym", 2, 2]
+    assert found["similar"]["head"] in ("ann", "ben") and 0 <= found["similar"]["head_similarity"] <= 1
+    assert found["sentence"].startswith("cid —plays_for→ z —led_by→ mia is a path like those of 2 of 2 references; ")
+    assert "mia —works_at→ gym is also said of the tails of 2 of 2 references" in found["sentence"]
+    assert "Ann" in relation.explain("ann", "mia").sentence and relation.explain("ann", "mia").to_dict()["labels"]
+
+
+def test_paths_like_those_of_no_reference_are_no_reason(dataset: FewShotDataset) -> None:
+    relation = TrainedModel(Popularity(dataset.graph), dataset).teach([("ann", "kim")])
+    found = relation.explain("gym", "x").to_dict()
+    assert found["rules"] == [] and found["shared"] == [] and "like no reference" in found["sentence"]
+    assert all("knows" not in rule["text"] for rule in relation.explain("cid", "mia").to_dict()["rules"])
+
+
+def test_the_relation_itself_is_no_reason(dataset: FewShotDataset) -> None:
+    model = TrainedModel(Popularity(dataset.graph), dataset)
+    for name, seen in (("knows", False), ("likes", True)):
+        rules = model.teach([("leo", "ben")], name=name).explain("mia", "cid").to_dict()["rules"]
+        assert (["knows"] in [rule["kinds"] for rule in rules]) == seen
+
+
+def test_embeddings_tell_the_most_similar_reference(dataset: FewShotDataset) -> None:
+    vectors = torch.eye(len(ENTITIES))
+    vectors[ENTITIES.index("cid")] = vectors[ENTITIES.index("ben")] * 3
+    relation = TrainedModel(MeanTranslation(vectors), dataset).teach([("ann", "kim"), ("ben", "leo")])
+    similar = relation.explain("cid", "mia").to_dict()["similar"]
+    assert similar == {"head": "ben", "tail": "leo", "head_similarity": 1.0, "tail_similarity": 0.0}
+
+
+def test_a_models_own_evidence_comes_first(dataset: FewShotDataset) -> None:
+    class Explains(Popularity):
+        def explain(self, relation: Any, head: int, tail: int, *, most: int = 10) -> Evidence:
+            rule = Rule((0, 1, 7), 1, 2, 0.5, (Path((head, 3, 4, tail), 0.5),))
+            return Evidence(1.5, (rule,), (SharedTuple(3, 9, 1, 2, 0.25),), SimilarReference(0, 6, 0.5, 0.75))
+
+    found = TrainedModel(Explains(dataset.graph), dataset).teach([("ann", "kim")]).explain("cid", "mia").to_dict()
+    assert found["score"] == 1.5 and found["similar"]["tail"] == "kim"
+    assert found["rules"][0]["text"] == (
+        "taught(h, t) <- plays_for(h, x), led_by(x, y), knows⁻¹(y, t): 1 of 2 references"
+    )
+
+
+def test_hubs_do_not_take_forever() -> None:
+    count = 3_000
+    hub = [[0, 0, i] for i in range(2, count)] + [[1, 0, i] for i in range(2, count)]
+    graph = KnowledgeGraph.of(Vocabulary.of([f"e{i}" for i in range(count)]), Vocabulary.of(["r"]), np.array(hub))
+    dataset = FewShotDataset.of("hub", graph, {"train": {}, "dev": {}, "test": {}}, {})
+    found = TrainedModel(Popularity(graph), dataset).teach([("e0", "e1")]).explain("e1", "e0", most=3).to_dict()
+    assert len(found["rules"][0]["paths"]) == len(found["shared"]) == 3

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hire.data.dataset import FewShotDataset
+from hire.errors import HireError
+from hire.sampling.episodes import EpisodeBatch, Regime
+from hire.sampling.task_pool import TaskPool, TaskShares
+
+
+def batch_of(pool: TaskPool, step: int = 0) -> EpisodeBatch:
+    return pool.batch(5, step, tasks=16, shots=3, queries=9, negatives=40, inner_negatives=25)
+
+
+@pytest.mark.parametrize("regime", ["tasks", "in-train"])
+def test_what_is_marked_false_is_false_and_the_rest_true(umls: FewShotDataset, regime: Regime) -> None:
+    pool = TaskPool(umls, regime, TaskShares())
+    count = len(umls.graph.relations)
+    for step in range(4):
+        batch = batch_of(pool, step)
+        for task, relation in enumerate(batch.relations.tolist()):
+            for part, negatives, marked in (
+                (batch.references, batch.reference_negatives, batch.reference_false),
+                (batch.queries, batch.query_negatives, batch.query_false),
+            ):
+                assert marked is not None
+                for (head, tail), row in zip(part[task].tolist(), marked[task].tolist(), strict=True):
+                    for negative, is_false in zip(negatives[task].tolist(), row, strict=True):
+                        ends = (head, negative) if relation < count else (negative, head)
+                        assert is_false != bool(umls.facts.contain(ends[0], relation % count, ends[1]))
+                    ends = (head, tail) if relation < count else (tail, head)
+                    assert umls.facts.contain(ends[0], relation % count, ends[1])
+            pairs = [{tuple(pair) for pair in part[task].tolist()} for part in (batch.references, batch.queries)]
+            assert not pairs[0] & pairs[1]
+
+
+def test_held_out_relations_are_never_drawn(umls: FewShotDataset) -> None:
+    pool = TaskPool(umls, "in-train", TaskShares())
+    held_out = {task.relation for task in umls.tasks if task.split != "train"}
+    relations = torch.cat([batch_of(pool, step).relations for step in range(20)])
+    drawn = set((relations % len(umls.graph.relations)).tolist())
+    assert drawn and not drawn & held_out
+
+
+def test_kinds_of_tasks(umls: FewShotDataset, nell_one: FewShotDataset) -> None:
+    assert set(TaskPool(umls, "tasks", TaskShares()).kinds) == {"train"}
+    assert set(TaskPool(umls, "in-train", TaskShares()).kinds) == {"train", "background"}
+    assert set(TaskPool(nell_one, "in-train", TaskShares()).kinds) == {"train", "background", "types"}
+    both, one = (TaskPool(umls, "tasks", TaskShares(inverse=inverse)) for inverse in (True, False))
+    assert len(both) == 2 * len(one) == 2 * umls.split_sizes["train"]
+    with pytest.raises(HireError, match="no relation has 1000 triples"):
+        TaskPool(umls, "tasks", TaskShares(), fewest_facts=1000)
+
+
+def test_without_types_any_entity_may_be_a_negative(umls: FewShotDataset) -> None:
+    """As when the tasks are evaluated: a model that never sees the others does not learn to leave them out."""
+    batch = batch_of(TaskPool(umls, "in-train", TaskShares()))
+    assert batch.candidates is not None
+    assert set(batch.candidates.tolist()) == {len(umls.graph.entities)}
+
+
+def test_a_step_gives_the_same_batch_whenever_it_is_drawn(umls: FewShotDataset) -> None:
+    pool = TaskPool(umls, "in-train", TaskShares())
+    first = batch_of(pool, 7)
+    batch_of(pool, 8)
+    again = batch_of(pool, 7)
+    assert all(torch.equal(getattr(first, name), getattr(again, name)) for name in vars(first))

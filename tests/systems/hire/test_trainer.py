@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from hire.data.dataset import FewShotDataset
+from hire.embeddings.trainer import Embeddings
+from hire.errors import HireError
+from hire.evaluation.ranking import evaluate
+from hire.sampling.episodes import EpisodeBatch
+from hire.systems.hire.context import info_nce
+from hire.systems.hire.entity import Relation, Vectors
+from hire.systems.hire.model import Hire
+from hire.systems.hire.network import HireNetwork
+from hire.systems.hire.settings import HireSettings, Loss
+from hire.systems.hire.trainer import HireTrainer, TrainingSettings, _Rows
+from hire.training.settings import preset
+
+MODEL = HireSettings(dimension=16, inner_negatives=32)
+TRAINING = TrainingSettings(steps=150, tasks=8, queries=16, negatives=32, inner_negatives=16, context_references=4)
+
+
+@pytest.fixture(scope="module")
+def embeddings(umls: FewShotDataset) -> Embeddings:
+    generator = torch.Generator().manual_seed(0)
+    return Embeddings(
+        torch.randn(len(umls.graph.entities), 16, generator=generator),
+        torch.randn(2 * len(umls.graph.relations), 16, generator=generator),
+    )
+
+
+def state_of(trainer: HireTrainer) -> dict[str, torch.Tensor]:
+    tables = {name: getattr(trainer, name).weights for name in ("entities", "projections", "relations")}
+    return tables | trainer.network.state_dict()
+
+
+def test_training_helps_with_unseen_relations(umls: FewShotDataset, embeddings: Embeddings) -> None:
+    trainer = HireTrainer(umls, embeddings, MODEL, TRAINING)
+    untrained = evaluate(trainer.model(), umls, "dev", 3)["realistic"]["mrr"]
+    losses = [trainer.train_step() for _ in range(TRAINING.steps)]
+    assert sum(losses[-20:]) < 0.8 * sum(losses[:20])
+    trained = evaluate(trainer.model(), umls, "dev", 3)["realistic"]["mrr"]
+    assert trained > 1.5 * untrained > 0
+
+
+@pytest.mark.parametrize("loss", ["margin", "softmax"])
+def test_negatives_of_each_pair_count_as_shared_ones_do(loss: Loss) -> None:
+    torch.manual_seed(0)
+    network = HireNetwork(replace(MODEL, loss=loss)).eval()
+    relation = Relation(*torch.randn(4, 2, 16))
+    heads, tails, negatives = (Vectors(*torch.randn(2, 2, count, 16)) for count in (3, 3, 5))
+    shared = network.losses(relation, heads, tails, negatives)
+    own = Vectors(*(part[:, None].expand(-1, 3, -1, -1) for part in negatives))
+    assert torch.allclose(network.losses(relation, heads, tails, own), shared, atol=1e-5)
+    none_left_out = torch.ones(2, 3, 5, dtype=torch.bool)
+    assert torch.allclose(network.losses(relation, heads, tails, negatives, none_left_out), shared, atol=1e-5)
+
+
+def test_what_negatives_stand_for_does_not_depend_on_how_many_are_drawn() -> None:
+    network = HireNetwork(replace(MODEL, full_negatives=100, crowding=0.5))
+    for candidates, mass in ((40, 40), (100, 100), (400, 200), (10_000, 1_000)):
+        for drawn in (1, 32, 512):
+            each = network._stands_for(torch.tensor([candidates]), drawn).exp().item()
+            assert drawn * each == pytest.approx(mass, rel=1e-4)
+
+
+def test_the_papers_episodes_train(umls: FewShotDataset, embeddings: Embeddings) -> None:
+    settings = preset("paper").changed(model={"dimension": 16}, training={"tasks": 32, "shots": (2,)})
+    trainer = HireTrainer(umls, embeddings, settings.model, settings.training)
+    losses = [trainer.train_step() for _ in range(60)]
+    assert sum(losses[-10:]) < 0.9 * sum(losses[:10])
+    batch = trainer.draw(0, 2)
+    assert batch.query_negatives.shape == (32, 3, 1) and batch.query_false is None
+    assert trainer.model().entities.data_ptr() == trainer.entities.weights.data_ptr()  # no average
+
+
+def test_more_references_than_facts_are_refused(umls: FewShotDataset, embeddings: Embeddings) -> None:
+    for batches in ("pooled", "episodes"):
+        settings = replace(TRAINING, shots=(9_000,), batches=batches)
+        with pytest.raises(HireError, match=r"900[01]"):
+            HireTrainer(umls, embeddings, MODEL, settings)
+
+
+def test_the_model_is_the_average(umls: FewShotDataset, embeddings: Embeddings) -> None:
+    trainer = HireTrainer(umls, embeddings, MODEL, replace(TRAINING, averaging=0.1, steps=40))  # over 4 steps
+    weight = "learner.mlp.0.weight"
+    average = trainer.network.state_dict()[weight].clone()
+    for _ in range(3):
+        trainer.train_step()
+        average = 0.75 * average + 0.25 * trainer.network.state_dict()[weight]
+    found = trainer.model().network.state_dict()[weight]
+    assert torch.allclose(found, average, atol=1e-7)
+    assert not torch.equal(found, trainer.network.state_dict()[weight])
+
+
+def test_the_same_seed_gives_the_same_run_bit_for_bit(umls: FewShotDataset, embeddings: Embeddings) -> None:
+    first, second, third = (HireTrainer(umls, embeddings, MODEL, replace(TRAINING, seed=seed)) for seed in (3, 3, 4))
+    for trainer in (first, second, third):
+        for _ in range(5):
+            trainer.train_step()
+    one, other, different = map(state_of, (first, second, third))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert not torch.equal(one["entities"], different["entities"])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"decoder": "mtranse"},
+        {"decoder": "mtransh"},
+        {"learner": "mean"},
+        {"learner": "lstm"},
+        {"inner_steps": 0},
+        {"inner_steps": 2},
+        {"second_order": False},
+        {"context_weight": 0.0},
+        {"false_contexts": 3},
+        {"loss": "margin"},
+        {"residual": False},
+    ],
+)
+def test_every_switch_trains(umls: FewShotDataset, embeddings: Embeddings, changes: dict[str, object]) -> None:
+    trainer = HireTrainer(umls, embeddings, replace(MODEL, **changes), TRAINING)  # type: ignore[arg-type]
+    before = {name: value.clone() for name, value in state_of(trainer).items()}
+    losses = [trainer.train_step() for _ in range(3)]
+    assert all(loss == loss and loss > 0 for loss in losses)
+    moved = {name for name, value in state_of(trainer).items() if not torch.equal(value, before[name])}
+    assert "entities" in moved
+    assert ("relations" in moved) == (changes.get("context_weight") != 0.0)
+    assert ("projections" in moved) == (changes.get("decoder", "mtransd") == "mtransd")
+    assert not any(value.isnan().any() for value in state_of(trainer).values())
+
+
+def test_every_reference_is_held_against_its_own_context(umls: FewShotDataset, embeddings: Embeddings) -> None:
+    trainer = HireTrainer(
+        umls, embeddings, replace(MODEL, false_contexts=2), replace(TRAINING, context_references=None)
+    )
+    batch = trainer.draw(0, 5)
+    twice = {name: torch.cat([part, part.flip(0)]) for name, part in vars(batch).items()}  # each is there again
+    batch = EpisodeBatch(**twice)
+    drawn = trainer._draw_contexts(batch, np.random.default_rng(0))
+    assert len(drawn.own) >= 2 * len(set(drawn.own.tolist()))
+    rows = _Rows(trainer.entities, trainer.projections, [drawn.pairs], drawn.tuples.entities)
+    found = trainer._context_loss(rows.vectors[0].embeddings.flatten(1), drawn, rows)
+    encoder = trainer.network.context
+    assert encoder is not None
+    encoded = encoder(drawn.tuples, trainer.relations.weights, trainer.entities.weights)
+    true = trainer.contexts.true(drawn.pairs, batch.relations.repeat_interleave(5)).tuples()
+    of_true = encoder(true, trainer.relations.weights, trainer.entities.weights)
+    of_false = encoded[-2 * len(drawn.pairs) :].view(len(drawn.pairs), 2, -1)
+    triplets = trainer.entities.weights[drawn.pairs].flatten(1)
+    expected = info_nce(triplets, of_true, of_false, MODEL.context_temperature).mean()
+    assert found.item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_a_learner_that_starts_at_nothing_leaves_the_gated_mean_of_t_minus_h() -> None:
+    network = HireNetwork(replace(MODEL, learner_start=0.0)).eval()
+    heads, tails = torch.randn(2, 3, 4, 16)
+    expected = torch.sigmoid(torch.tensor(2.0)) * (tails - heads).mean(dim=1)
+    assert torch.allclose(network.meta_relation(heads, tails).translation, expected, atol=1e-6)
+
+
+def test_no_true_tail_is_a_negative_after_training() -> None:
+    model = Hire(HireNetwork(replace(MODEL, inner_negatives=10)), *torch.randn(2, 12, 16))
+    for candidates in (None, np.arange(12)):
+        assert set(model._negatives(np.array([3, 5]), 12, candidates)) == set(range(12)) - {3, 5}
+    assert len(model._negatives(np.array([7]), 1, np.array([7]))) == 1  # where there is nothing else

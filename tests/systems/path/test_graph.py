@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hire.data.dataset import FewShotDataset
+from hire.systems.path.graph import EvidenceGraph
+
+ENTITIES, RELATIONS = 9, 3
+TRIPLES = st.lists(
+    st.tuples(st.integers(0, ENTITIES - 1), st.integers(0, RELATIONS - 1), st.integers(0, ENTITIES - 1)), max_size=40
+)
+
+
+def graph_of(triples: list[tuple[int, int, int]]) -> EvidenceGraph:
+    return EvidenceGraph(np.array(triples, np.int64).reshape(-1, 3), ENTITIES, RELATIONS)
+
+
+def edges_of(triples: list[tuple[int, int, int]], hidden: int | None = None) -> set[tuple[int, int, int]]:
+    """All edges, written down plainly: source, kind, target."""
+    seen = {triple for triple in triples if triple[1] != hidden}
+    return seen | {(tail, relation + RELATIONS, head) for head, relation, tail in seen}
+
+
+@settings(max_examples=50, deadline=None)
+@given(TRIPLES, st.sampled_from([None, 0, 2]))
+def test_edges_and_counts_are_those_of_plain_loops(triples: list[tuple[int, int, int]], hidden: int | None) -> None:
+    graph, edges = graph_of(triples), edges_of(triples, hidden)
+    everyone = np.arange(ENTITIES)
+    found = graph.leaving(everyone, hidden)
+    assert sorted(zip(found.owners, graph.kinds[found.numbers], graph.targets[found.numbers], strict=True)) == sorted(
+        edges
+    )
+    fans = Counter((source, kind) for source, kind, _ in edges)
+    for (owner, number), log_fans in zip(zip(*found, strict=True), graph.log_fans[found.numbers], strict=True):
+        kind, target = int(graph.kinds[number]), int(graph.targets[number])
+        back = (kind + RELATIONS) % (2 * RELATIONS)
+        assert np.exp(log_fans) == pytest.approx([fans[owner, kind], fans[target, back]])
+    over = graph.leaving_over(everyone, np.full(ENTITIES, RELATIONS))
+    assert {(int(owner), int(graph.targets[number])) for owner, number in zip(*over, strict=True)} == {
+        (source, target) for source, kind, target in edges_of(triples) if kind == RELATIONS
+    }
+    profiles = graph.profiles(everyone, hidden)
+    counts = {
+        (int(owner), int(graph.profile_kinds[number])): int(graph.profile_counts[number])
+        for owner, number in zip(*profiles, strict=True)
+    }
+    assert counts == fans
+
+
+@settings(max_examples=30, deadline=None)
+@given(TRIPLES)
+def test_what_occurs_together(triples: list[tuple[int, int, int]]) -> None:
+    graph, edges = graph_of(triples), edges_of(triples)
+    kinds = range(2 * RELATIONS)
+    pairs = {kind: {(source, target) for source, of, target in edges if of == kind} for kind in kinds}
+    sources = {kind: {source for source, _ in pairs[kind]} for kind in kinds}
+    for one in kinds:
+        for other in kinds:
+            if pairs[one] and pairs[other]:
+                cosine = len(pairs[one] & pairs[other]) / np.sqrt(len(pairs[one]) * len(pairs[other]))
+                assert graph.agreement[one, other] == pytest.approx(cosine)
+            if sources[one] and one != other:
+                share = len(sources[one] & sources[other]) / len(sources[one])
+                assert graph.company[one, other] == pytest.approx(share * graph.rarity[other], rel=1e-5)
+
+
+def test_of_a_hub_a_sample_is_walked_that_other_relations_do_not_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hire.systems.path.graph.MAX_FAN", 20)
+    star = np.array([(0, 0, tail) for tail in range(1, 200)])
+    others = np.array([(0, 1, tail) for tail in range(1, 30)])
+    graph, larger = (EvidenceGraph(triples, 200, 2) for triples in (star, np.concatenate([others, star])))
+    walked = graph.leaving(np.array([0])).numbers
+    assert 5 < len(walked) < 40
+    assert np.exp(graph.log_fans[walked, 0]) == pytest.approx([199] * len(walked))
+    hidden = larger.leaving(np.array([0]), hidden=1).numbers
+    assert larger.targets[hidden].tolist() == graph.targets[walked].tolist()
+    assert len(graph.leaving(np.arange(1, 200)).numbers) == 199  # seen from the other side, nothing is left out
+    assert graph.counts(np.array([0]), 0) == [199]
+
+
+def test_train_facts_are_evidence_only_if_wanted(umls: FewShotDataset) -> None:
+    relation = umls.split("train")[0].relation
+    assert EvidenceGraph.of(umls).kind_sizes[relation] == len(umls.split("train")[0].pairs)
+    assert EvidenceGraph.of(umls, train_facts=False).kind_sizes[relation] == 0
+    for task in (*umls.split("dev"), *umls.split("test")):
+        assert EvidenceGraph.of(umls).kind_sizes[task.relation] == 0

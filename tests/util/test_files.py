@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hire.errors import HireError
+from hire.util.files import atomic_directory, atomic_file, explain_os_errors, open_array, save_array, sha256_of
+
+
+def names_in(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_a_directory_appears_whole(tmp_path: Path) -> None:
+    with atomic_directory(tmp_path / "new" / "made") as partial:
+        (partial / "file").write_text("x")
+        assert not (tmp_path / "new" / "made").exists()
+    assert names_in(tmp_path / "new") == ["made"] and names_in(tmp_path / "new" / "made") == ["file"]
+
+
+@pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, HireError])
+@pytest.mark.parametrize("existing", [False, True])
+def test_a_failure_leaves_things_as_they_were(tmp_path: Path, failure: type[BaseException], existing: bool) -> None:
+    if existing:
+        (tmp_path / "made").mkdir()
+        (tmp_path / "made" / "old").write_text("old")
+    before = names_in(tmp_path)
+
+    def fail() -> None:
+        with atomic_directory(tmp_path / "made", overwrite=True, ours=["old"]) as partial:
+            (partial / "file").write_text("x")
+            raise failure("no")
+
+    with pytest.raises(failure):
+        fail()
+    assert names_in(tmp_path) == before
+    if existing:
+        assert (tmp_path / "made" / "old").read_text() == "old"
+
+
+@pytest.mark.parametrize("failure", [OSError, KeyboardInterrupt])
+def test_an_interruption_while_replacing_keeps_the_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: type[BaseException]
+) -> None:
+    target = tmp_path / "made"
+    target.mkdir()
+    (target / "old").write_text("old")
+    rename = Path.rename
+
+    def interrupted(self: Path, other: Path) -> Path:
+        if other == target and self.name == "made":  # the new one takes its place
+            raise failure
+        return rename(self, other)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+
+    def replace() -> None:
+        with atomic_directory(target, overwrite=True, ours=["old"]) as partial:
+            (partial / "new").write_text("new")
+
+    with pytest.raises((HireError, KeyboardInterrupt)):
+        replace()
+    assert names_in(tmp_path) == ["made"] and names_in(target) == ["old"]
+
+
+def test_an_old_directory_that_cannot_go_back_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "made"
+    target.mkdir()
+    (target / "old").write_text("precious")
+    rename = Path.rename
+    monkeypatch.setattr(Path, "rename", lambda self, other: fail() if other == target else rename(self, other))
+
+    def fail() -> None:
+        raise OSError("the disk is gone")
+
+    def replace() -> None:
+        with atomic_directory(target, overwrite=True, ours=["old"]):
+            pass
+
+    with pytest.raises(HireError, match="the disk is gone"):
+        replace()
+    assert [path.read_text() for path in tmp_path.rglob("old/old")] == ["precious"]
+
+
+def test_what_another_process_made_meanwhile_is_kept(tmp_path: Path) -> None:
+    def slower() -> None:
+        with atomic_directory(tmp_path / "made"):
+            (tmp_path / "made").mkdir()
+            (tmp_path / "made" / "theirs").write_text("first")
+
+    with pytest.raises(HireError, match="exists already"):
+        slower()
+    assert names_in(tmp_path) == ["made"] and names_in(tmp_path / "made") == ["theirs"]
+
+
+def test_permissions_are_those_of_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with atomic_directory(tmp_path / "made"):
+            pass
+    finally:
+        os.umask(before)
+    assert (tmp_path / "made").stat().st_mode & 0o777 == 0o750
+
+
+def test_a_file_is_not_replaced_by_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(HireError, match="is not a directory"), atomic_directory(tmp_path / "file", overwrite=True):
+        pass
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_a_file_appears_whole_or_stays(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    with atomic_file(target) as partial:
+        partial.write_text("one")
+
+    def fail() -> None:
+        with atomic_file(target) as partial:
+            partial.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert target.read_text() == "one" and names_in(tmp_path) == ["file"]
+
+
+def test_a_full_disk_is_explained() -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("there is no /dev/full here")
+    with pytest.raises(HireError, match="/dev/full: no space left on device") as caught, explain_os_errors(full):
+        save_array(full, np.zeros(10_000))
+    assert "free some space" in str(caught.value.problems[0].remedy)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
+def test_a_forbidden_place_is_explained(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(HireError, match="permission denied"), atomic_directory(tmp_path / "x"):
+        pass
+
+
+@pytest.mark.parametrize("array", [np.arange(6).reshape(2, 3), np.zeros((0, 2), np.int32), np.zeros(0, np.uint8)])
+def test_arrays_are_mapped(tmp_path: Path, array: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
+    save_array(tmp_path / "array.npy", array)
+    again = open_array(tmp_path / "array.npy")
+    assert isinstance(again, np.memmap) and again.dtype == array.dtype and np.array_equal(again, array)
+
+
+def test_checksum(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"content")
+    assert sha256_of(tmp_path / "x") == hashlib.sha256(b"content").hexdigest()
