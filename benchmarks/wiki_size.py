@@ -29,7 +29,7 @@ start = time.perf_counter()
 from hire.data.open import open_dataset
 dataset = open_dataset({output!r})
 name = dataset.graph.entities[len(dataset.graph.entities) // 2]
-assert dataset.graph.entities[dataset.graph.entities.number(name)] == name
+assert dataset.graph.entities[dataset.graph.entities.id(name)] == name
 tasks = len(dataset.tasks)
 seconds, result = time.perf_counter() - start, dict(entities=len(dataset.graph.entities), tasks=tasks)
 """

@@ -92,7 +92,7 @@ def test_build_from_rdf_with_labels_and_types(run: Run, tmp_path: Path) -> None:
     result = run("data", "build", tmp_path / "graph.nt", "-o", tmp_path / "made")
     assert "literal objects" in result.output
     graph = FewShotDataset.open(tmp_path / "made").graph
-    assert graph.label(graph.entities.number("x:e1")) == "one"
+    assert graph.label(graph.entities.id("x:e1")) == "one"
     assert graph.types is not None and sorted(graph.types.names) == ["x:T0", "x:T1"]
 
 
@@ -102,7 +102,7 @@ def test_build_with_files_of_labels_and_types(run: Run, graph_file: Path, tmp_pa
     options = ("--labels", tmp_path / "labels.csv", "--types", tmp_path / "types.tsv", "--candidates", "type")
     assert run("data", "build", graph_file, *options, "-o", tmp_path / "made").exit_code == 0
     graph = FewShotDataset.open(tmp_path / "made").graph
-    assert graph.label(graph.entities.number("e1")) == "one, the first"
+    assert graph.label(graph.entities.id("e1")) == "one, the first"
 
 
 def test_build_twice_gives_the_same_bytes(run: Run, graph_file: Path, tmp_path: Path) -> None:
@@ -153,9 +153,9 @@ def test_shared_is_by_entity_not_by_label(run: Run, tmp_path: Path) -> None:
     (tmp_path / "labels.tsv").write_text("".join(f"y{i}\tthe same\n" for i in (1, 2, 3)))
     run("data", "build", tmp_path / "graph.tsv", "--labels", tmp_path / "labels.tsv", "-o", tmp_path / "made")
     dataset = FewShotDataset.open(tmp_path / "made")
-    numbers = [dataset.graph.entities.number(name) for name in "xz"]
+    numbers = [dataset.graph.entities.id(name) for name in "xz"]
     context = describe_context(dataset, np.array([numbers]), np.array([dataset.task_relations[0]]))
-    assert context["shared"] == [dataset.graph.entities.number("y3")]
+    assert context["shared"] == [dataset.graph.entities.id("y3")]
 
 
 def test_a_picture_does_not_replace_a_device(run: Run, tmp_path: Path) -> None:

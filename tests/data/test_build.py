@@ -158,9 +158,9 @@ def test_types_from_a_pattern_and_labels() -> None:
     assert graph.types is not None and set(graph.types.names) == set("123456789") - {"0"} | (
         {"0"} & set(graph.types.names)
     )
-    number = graph.entities.number("odd")
+    number = graph.entities.id("odd")
     assert graph.label(number) == "An odd one" and len(graph.types.of_entity(number)) == 0
-    first = graph.entities.number("c:1:e1")
+    first = graph.entities.id("c:1:e1")
     assert graph.label(first) == "c:1:e1"
     assert [graph.types.names[t] for t in graph.types.of_entity(first)] == ["1"]
     with pytest.raises(HireError, match="no entity's name has the form"):

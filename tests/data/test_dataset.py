@@ -115,7 +115,7 @@ def test_extended_is_as_if_made_at_once(umls: FewShotDataset) -> None:
     graph, count = umls.graph, len(umls.graph.entities)
     more = np.array([[count, 0, 3], [5, 1, count + 1], [count, 0, count + 1]], np.int32)
     wider = umls.extended(["new", "newer"], more)
-    assert wider.graph.entities.number("newer") == count + 1 and len(umls.graph.entities) == count
+    assert wider.graph.entities.id("newer") == count + 1 and len(umls.graph.entities) == count
     assert wider.graph.neighbors_of(count).tolist() == [[0, 3], [0, count + 1]]
     assert wider.graph.neighbors_of(7).tolist() == graph.neighbors_of(7).tolist()
     assert wider.facts.contain(*more.T).all() and not wider.facts.contain(count, 0, 4)

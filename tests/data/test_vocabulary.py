@@ -20,7 +20,7 @@ def test_both_ways(strings: list[str]) -> None:
     assert list(vocabulary) == strings
     assert [vocabulary[i] for i in range(len(strings))] == strings
     assert [vocabulary.find(name) for name in strings] == list(range(len(strings)))
-    assert vocabulary.numbers(strings).tolist() == list(range(len(strings)))
+    assert vocabulary.ids(strings).tolist() == list(range(len(strings)))
 
 
 @given(names, st.text(max_size=12))
@@ -39,7 +39,7 @@ def test_saved_and_mapped_is_the_same(tmp_path_factory: pytest.TempPathFactory, 
 
 
 def test_numbers_marks_unknown_names() -> None:
-    assert Vocabulary.of(["x", "y"]).numbers(["y", "z", "x"]).tolist() == [1, -1, 0]
+    assert Vocabulary.of(["x", "y"]).ids(["y", "z", "x"]).tolist() == [1, -1, 0]
 
 
 def test_slices_negative_numbers_and_bounds() -> None:
@@ -52,7 +52,7 @@ def test_slices_negative_numbers_and_bounds() -> None:
 def test_an_unknown_name_is_told_with_near_ones() -> None:
     vocabulary = Vocabulary.of([f"person:{name}" for name in ("anna", "annabel", "otto")], "entity")
     with pytest.raises(HireError, match="unknown entity 'person:ana'") as caught:
-        vocabulary.number("person:ana")
+        vocabulary.id("person:ana")
     assert "person:anna" in str(caught.value.problems[0].remedy)
 
 

@@ -56,7 +56,7 @@ def test_of_too_many_candidates_the_most_alike_are_ranked(
     relation = trained.teach(EXAMPLES)
     entities = trained.dataset.graph.entities
     assert len(relation.candidates) == 20 and (np.diff(relation.candidates) > 0).all()
-    assert entities.number("organism") in relation.candidates
+    assert entities.id("organism") in relation.candidates
     assert len(relation.predict("plant", k=100)) in (19, 20)
     assert len(trained.teach(EXAMPLES, candidates=list(entities)[:50]).candidates) == 50
     wider = trained.with_entities({"moss": [("isa", "plant", "out")]})
@@ -194,12 +194,12 @@ def test_entities_that_were_not_there_at_training(umls_run: Path) -> None:
     count = len(graph.relations)
     facts: list[tuple[str, str, Direction]] = [
         (graph.relations[kind % count], graph.entities[entity], "out" if kind < count else "in")
-        for kind, entity in graph.neighbors_of(graph.entities.number("virus"), None).tolist()
+        for kind, entity in graph.neighbors_of(graph.entities.id("virus"), None).tolist()
     ]
     wider = model.with_entities({"twin": facts, "far": [("isa", "twin", "out")], "near": [("isa", "plant", "in")]})
     relation = wider.teach([("bacterium", "organism"), ("fungus", "organism")])
     assert relation.predict("far", 3) and {"twin", "near"} <= {a.tail for a in relation.predict("plant", 1_000)}
-    numbers = np.array([wider.names.number(name) for name in ("twin", "virus", "temporal_concept")])
+    numbers = np.array([wider.names.id(name) for name in ("twin", "virus", "temporal_concept")])
     vectors = wider.model.vectors(numbers)
     assert vectors is not None
     assert (vectors[0] - vectors[1]).norm() < (vectors[0] - vectors[2]).norm()

@@ -35,23 +35,23 @@ def found(names: EntityNames, text: str, k: int = 10) -> list[str]:
 
 
 def test_an_entity_is_known_by_id_or_label(names: EntityNames) -> None:
-    assert names.number("Q2") == names.number("Pierre Curie") == names.number("pierre curie") == 1
-    assert names.number("Berlin") == 4 and names.number("berlin") == 5  # as written, before any other case
-    assert names.numbers(["Q1", "Curium", "Q1"]).tolist() == [0, 8, 0]
+    assert names.id("Q2") == names.id("Pierre Curie") == names.id("pierre curie") == 1
+    assert names.id("Berlin") == 4 and names.id("berlin") == 5  # as written, before any other case
+    assert names.ids(["Q1", "Curium", "Q1"]).tolist() == [0, 8, 0]
 
 
 def test_what_is_unknown_or_unclear_is_told_with_a_remedy(names: EntityNames) -> None:
     with pytest.raises(HireError, match="several entities are called 'Mercury'") as caught:
-        names.number("Mercury")
+        names.id("Mercury")
     assert "'Q7' or 'Q8'" in str(caught.value.problems[0].remedy)
     with pytest.raises(HireError, match="unknown entity 'Marie Cuire'") as caught:
-        names.number("Marie Cuire")
+        names.id("Marie Cuire")
     assert "'Q1'" in str(caught.value.problems[0].remedy)
     with pytest.raises(HireError, match="unknown entity 'zzzzzz'") as caught:
-        names.number("zzzzzz")
+        names.id("zzzzzz")
     assert caught.value.problems[0].remedy == "give the id or the label of an entity"
     with pytest.raises(HireError, match="unknown entity ''"):
-        names.number("")
+        names.id("")
 
 
 def test_the_whole_comes_before_the_beginning_of_names_then_of_words(names: EntityNames) -> None:

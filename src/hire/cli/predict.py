@@ -130,7 +130,7 @@ def _print_answers(relation: TaughtRelation, head: str, answers: list[Answer], q
     if not answers:
         click.echo(f"{title}\n  no answer" + (f" of confidence {question.threshold:g}" if question.threshold else ""))
         return
-    labels = [graph.label(relation.owner.names.number(answer.tail)) for answer in answers]
+    labels = [graph.label(relation.owner.names.id(answer.tail)) for answer in answers]
     columns: dict[str, list[Any]] = {
         "": list(range(1, len(answers) + 1)),
         "answer": [answer.tail for answer in answers],

@@ -196,7 +196,7 @@ def _labels(tables: Sequence[TripleTable], entities: Vocabulary) -> StringTable 
     columns = [table.labels.arrays() for table in tables if len(table.labels)]
     if not columns:
         return None
-    owners = np.concatenate([entities.numbers(names) for names, _ in columns])
+    owners = np.concatenate([entities.ids(names) for names, _ in columns])
     texts = pa.chunked_array([chunk for _, column in columns for chunk in column.chunks], pa.large_string())
     known = np.flatnonzero(owners >= 0)
     labelled, firsts = np.unique(owners[known], return_index=True)
@@ -212,7 +212,7 @@ def _unmatched(tables: Sequence[TripleTable], entities: Vocabulary) -> list[Prob
         Problem(f"none of its {len(columns):,} {word} concerns an entity of the graph", table.source)
         for table in tables
         for word, columns in (("labels", table.labels), ("types", table.types))
-        if len(columns) and (entities.numbers(columns.arrays()[0]) < 0).all()
+        if len(columns) and (entities.ids(columns.arrays()[0]) < 0).all()
     ]
 
 
@@ -251,7 +251,7 @@ def _types(tables: Sequence[TripleTable], entities: Vocabulary, pattern: str | N
     for table in tables:
         if len(table.types):
             entity_names, type_names = table.types.arrays()
-            numbers = entities.numbers(entity_names)
+            numbers = entities.ids(entity_names)
             if (numbers >= 0).any():
                 owners.append(numbers)
                 names += type_names.chunks

@@ -122,8 +122,8 @@ class Vocabulary(StringTable):
         return low
 
     def index(self, name: str, *_range: int) -> int:
-        """The number of a name, as sequences have it."""
-        return self.number(name)
+        """The id of a name, under the name that sequences have for it."""
+        return self.id(name)
 
     def find(self, name: str) -> int | None:
         """The number of a name, or None."""
@@ -136,8 +136,8 @@ class Vocabulary(StringTable):
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.find(name) is not None
 
-    def number(self, name: str) -> int:
-        """The number of a name; an error with near matches if there is none."""
+    def id(self, name: str) -> int:
+        """The id of a name; an error with near matches if it is unknown."""
         found = self.find(name)
         if found is None:
             near = self.suggest(name)
@@ -145,8 +145,8 @@ class Vocabulary(StringTable):
             raise HireError(f"unknown {self.kind} {name!r}", remedy=remedy)
         return found
 
-    def numbers(self, names: Any) -> NDArray[np.int64]:
-        """The numbers of many names (an iterable or a pyarrow array), -1 where a name is unknown."""
+    def ids(self, names: Any) -> NDArray[np.int64]:
+        """The ids of many names (an iterable or a pyarrow array), -1 where a name is unknown."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

@@ -45,7 +45,7 @@ def teach_from(trained: TrainedModel, path: Path, name: str | None = None) -> Ta
     for line, *pair in read_examples(path):
         for entity in pair:
             try:
-                trained.names.number(entity)
+                trained.names.id(entity)
             except HireError as error:
                 problems += _located(error, path, line).problems
         pairs.append((pair[0], pair[1]))
@@ -116,7 +116,7 @@ def _ntriples(relation: TaughtRelation, prefix: str) -> Callable[[str, list[Answ
     predicate = iri(relation.name or UNNAMED)
 
     def lines(head: str, answers: list[Answer]) -> str:
-        subject = iri(trained.dataset.graph.entities[trained.names.number(head)])  # it may have been asked by label
+        subject = iri(trained.dataset.graph.entities[trained.names.id(head)])  # it may have been asked by label
         return "".join(f"{subject} {predicate} {iri(answer.tail)} .\n" for answer in answers)
 
     return lines
@@ -147,7 +147,7 @@ def answers_for(relation: TaughtRelation, heads: Heads, question: Question, skip
         except HireError:
             for line, name in some:
                 try:
-                    relation.owner.names.number(name)
+                    relation.owner.names.id(name)
                 except HireError as error:
                     raise (error if heads.path is None else _located(error, heads.path, line)) from error
             raise

@@ -102,9 +102,9 @@ class TrainedModel:
         numbers = {name: number for number, name in enumerate(new, len(graph.entities))}
 
         def number(name: str) -> int:
-            return numbers[name] if name in numbers else self.names.number(name)
+            return numbers[name] if name in numbers else self.names.id(name)
 
-        rows = [(number(h), graph.relations.number(r), number(t)) for h, r, t in triples]
+        rows = [(number(h), graph.relations.id(r), number(t)) for h, r, t in triples]
         dataset = self.dataset.extended(new, np.array(rows, np.int32).reshape(-1, 3))
         model = self.model.extended(dataset.graph)
         return TrainedModel(model, dataset, self.calibrations, self.newcomers + len(new))
@@ -125,7 +125,7 @@ class TrainedModel:
         pairs = self._pairs(references)
         if not len(pairs):
             raise HireError("a relation needs at least one example", remedy="give (head, tail) pairs")
-        chosen = None if candidates is None else np.unique(self.names.numbers(list(candidates)))
+        chosen = None if candidates is None else np.unique(self.names.ids(list(candidates)))
         return self.taught(pairs, name, chosen)
 
     def taught(
@@ -152,7 +152,7 @@ class TrainedModel:
         )
 
     def _pairs(self, names: Iterable[tuple[str, str]]) -> IntArray:
-        flat = [self.names.number(name) for pair in names for name in pair]
+        flat = [self.names.id(name) for pair in names for name in pair]
         return np.array(flat, np.int64).reshape(-1, 2)
 
 
@@ -191,7 +191,7 @@ class TaughtRelation:
         Tails that are known already, from the examples or the dataset, are among them only if asked for, and the head
         itself only if an example has it so; tails whose confidence is below a threshold are not.
         """
-        numbers = np.array([self.owner.names.number(head)])
+        numbers = np.array([self.owner.names.id(head)])
         return self._answers(numbers, k, known, threshold)[0]
 
     def predict_many(
@@ -201,13 +201,13 @@ class TaughtRelation:
         at_once = min(HEADS_AT_ONCE, max(1, SCORES_AT_ONCE // len(self.candidates)))
         remaining = iter(heads)
         while some := list(islice(remaining, at_once)):
-            numbers = self.owner.names.numbers(some)
+            numbers = self.owner.names.ids(some)
             yield from zip(some, self._answers(numbers, k, known, threshold), strict=True)
 
     def predict_heads(self, tail: str, k: int = 10, *, known: bool = False) -> list[HeadAnswer]:
         """The k best heads of a tail among those that may stand where the examples' heads do, best first."""
         graph = self.owner.dataset.graph
-        number = self.owner.names.number(tail)
+        number = self.owner.names.id(tail)
         heads = self.owner._alike(self.references[:, 0], self._relation)
         blocks = [heads[start : start + ENTITIES_AT_ONCE] for start in range(0, len(heads), ENTITIES_AT_ONCE)]
         scores = np.concatenate([self._score(block, np.array([number]))[:, 0] for block in blocks])
@@ -228,7 +228,7 @@ class TaughtRelation:
         if not 0 < confidence < 1:
             raise HireError(f"{confidence} is no confidence", remedy="give a number between 0 and 1")
         calibration = self._needed_calibration
-        scores = self.candidate_scores(np.array([self.owner.names.number(head)]))[0]
+        scores = self.candidate_scores(np.array([self.owner.names.id(head)]))[0]
         return self._named(scores, calibration.answer_set(scores, confidence))
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
@@ -239,7 +239,7 @@ class TaughtRelation:
     def explain(self, head: str, tail: str, *, most: int = 10) -> Explanation:
         """Why a tail is suggested for a head: at most so many rules, and so many shared tuples."""
         owner = self.owner
-        pair = owner.names.number(head), owner.names.number(tail)
+        pair = owner.names.id(head), owner.names.id(tail)
         graph = owner.dataset.graph
         evidence = find_evidence(
             owner.model, graph, self.learned, self.references, pair, hidden=self._relation, most=most

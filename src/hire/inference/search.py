@@ -39,7 +39,7 @@ class EntityNames:
     def _texts(self) -> list[_Text]:
         return [text for text in (self._ids, self._labels) if text is not None]
 
-    def number(self, name: str) -> int:
+    def id(self, name: str) -> int:
         """The number of the entity with an id or, failing that, with a label; an error with near matches if none."""
         found = self.graph.entities.find(name)
         if found is not None:
@@ -58,11 +58,11 @@ class EntityNames:
         )
         raise HireError(f"unknown entity {name!r}", remedy=remedy)
 
-    def numbers(self, names: Sequence[str]) -> IntArray:
+    def ids(self, names: Sequence[str]) -> IntArray:
         """The numbers of many entities by id or label; an error for the first that is unknown."""
-        found = self.graph.entities.numbers(names)
+        found = self.graph.entities.ids(names)
         for place in np.flatnonzero(found < 0):
-            found[place] = self.number(names[int(place)])
+            found[place] = self.id(names[int(place)])
         return found
 
     def _with_label(self, label: str) -> list[int]:

@@ -97,10 +97,10 @@ class Desk:
         (head, _) = self._known((head, head))
         graph, facts = self.model.dataset.graph, self.model.dataset.facts
         same = graph.relations.find(self.relation(number).name)
-        given = {int(tail) for tail in facts.tails(graph.entities.number(head), same)} if same is not None else set()
+        given = {int(tail) for tail in facts.tails(graph.entities.id(head), same)} if same is not None else set()
         found = []
         for answer in relation.predict(head, k, known=known, threshold=threshold):
-            tail = graph.entities.number(answer.tail)
+            tail = graph.entities.id(answer.tail)
             found.append(
                 {
                     "tail": answer.tail,
@@ -148,7 +148,7 @@ class Desk:
     def _known(self, pair: Pair) -> Pair:
         """The ids of a pair that is given by ids or labels."""
         entities = self.model.dataset.graph.entities
-        head, tail = (entities[self.model.names.number(name)] for name in pair)
+        head, tail = (entities[self.model.names.id(name)] for name in pair)
         return head, tail
 
     def _taught(self, number: str) -> TaughtRelation:
@@ -169,7 +169,7 @@ class Desk:
         names = self.model.names
         false = relation.of_kind("rejected")
         numbers, rejected = (
-            np.array([[names.number(name) for name in pair] for pair in some], np.int64).reshape(-1, 2)
+            np.array([[names.id(name) for name in pair] for pair in some], np.int64).reshape(-1, 2)
             for some in (pairs, false)
         )
         learned = self.model.taught(numbers, relation.name, rejected=rejected)

@@ -268,7 +268,7 @@ class _LayoutReader:
         heads, kinds, tails = table.triples.arrays()
         encoded = pa.chunked_array(kinds.chunks, pa.large_string()).combine_chunks().dictionary_encode()
         background = encoded.dictionary.to_pylist()
-        ends = entities.numbers(pa.chunked_array([*heads.chunks, *tails.chunks], pa.large_string()))
+        ends = entities.ids(pa.chunked_array([*heads.chunks, *tails.chunks], pa.large_string()))
         triples = np.stack([ends[: len(heads)], encoded.indices.to_numpy(), ends[len(heads) :]], axis=1)
         for column, names in ((0, heads), (2, tails)):
             for row in np.flatnonzero(triples[:, column] < 0):
