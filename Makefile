@@ -1,30 +1,43 @@
-# The two commands: `make demo` shows the main job on the bundled data, `make test` runs the tests.
+# The two commands: `make demo` shows the main job on the bundled data, `make test` runs the checks and the tests.
 # Each does all of its own set-up: it needs Python 3.11 or newer, make and a package registry, nothing else.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/pip --quiet --disable-pip-version-check
 READY := $(VENV)/ready
+DOCS_READY := $(VENV)/docs-ready
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check browser format docs bench clean
 
 demo: $(READY)
 	@$(BIN)/hire demo
 
-test: $(READY)
+test: $(READY) check browser
 	@$(BIN)/pytest
 
+# Lint, format, types, and who may import whom.
 check: $(READY)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+# Chromium for the tests of the page, where it can be installed; without it they are skipped.
+browser:
+	@tools/browser.sh
 
 format: $(READY)
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
+# The documentation as a site, in site/; the picture of the architecture follows the imports.
+docs: $(DOCS_READY)
+	@$(BIN)/python tools/architecture.py
+	@$(BIN)/mkdocs build --quiet --strict
+
 bench: $(READY)
-	@$(BIN)/pip install --quiet --disable-pip-version-check polars==2.1.0 duckdb==2.0.0
+	@$(PIP) install polars==2.1.0 duckdb==2.0.0
 	@$(BIN)/python benchmarks/readers.py
 	@$(BIN)/python benchmarks/wiki_size.py
 	@$(BIN)/python benchmarks/episodes.py
@@ -36,9 +49,13 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	@echo "Setting up $(VENV) (once, a minute or two) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@$(PIP) install --requirement requirements.lock
+	@$(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $(READY)
 
+$(DOCS_READY): $(READY) requirements-docs.lock
+	@$(PIP) install --requirement requirements-docs.lock
+	@touch $(DOCS_READY)
+
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
