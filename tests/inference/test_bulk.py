@@ -95,13 +95,13 @@ def test_ntriples_are_valid_whatever_the_names(relation: TaughtRelation) -> None
         "urn:hire:http%3A%2F%2Fexample.org%2Fa%20b",
         "https://example.org/ü",
         "urn:hire:x%3C%3E%22%7B%7D%7C%5E%60%5C",
-        "concept:city:rome",
+        "urn:hire:concept%3Acity%3Arome",
         "urn:hire:100%25",
     ]
     assert {(t.subject.value, t.predicate.value) for t in triples} == {("urn:hire:virus", "urn:hire:is%20like")}
     other = writer("nt", relation, Question(), "https://example.org/").lines("virus", answers[4:])
     assert other == "<https://example.org/virus> <https://example.org/is%20like> <https://example.org/100%25> .\n"
-    with pytest.raises(HireError, match="does not begin an IRI"):
+    with pytest.raises(HireError, match="not the beginning of an IRI"):
         writer("nt", relation, Question(), "no prefix")
     with pytest.raises(HireError, match="no room for reasons"):
         writer("nt", relation, Question(explain=True))

@@ -8,21 +8,20 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
+from hire.data.iri import PREFIX, check_prefix
 from hire.data.sources.reading import read_examples, read_lines
 from hire.errors import HireError
+from hire.inference.export import to_ntriples, to_tsv
 from hire.inference.model import HEADS_AT_ONCE, UNNAMED, Answer, TaughtRelation, TrainedModel
 from hire.progress import track
 from hire.util.files import explain_os_errors, read_blocks
 from hire.util.tensors import write_json
 
 FORMATS = ("json", "tsv", "nt")
-PREFIX = "urn:hire:"  # of names that are no IRIs, in N-Triples
 SECONDS_BETWEEN_MARKS = 2.0
 COLUMNS = ("head", "tail", "score", "confidence")
 
@@ -64,11 +63,12 @@ def writer(form: str, relation: TaughtRelation, question: Question, prefix: str 
     if form == "nt":
         if question.explain:
             raise HireError("N-Triples have no room for reasons", remedy="take the format json or tsv")
-        return Writer("", _ntriples(relation, prefix))
+        check_prefix(prefix)
+        return Writer("", lambda head, answers: _ntriples(relation, head, answers, prefix))
     if form == "json":
         return Writer("", lambda head, answers: json.dumps(as_data(relation, head, answers, question)) + "\n")
     columns = (*COLUMNS, "why") if question.explain else COLUMNS
-    return Writer("\t".join(columns) + "\n", lambda head, answers: _rows(relation, head, answers, question))
+    return Writer(to_tsv([columns]), lambda head, answers: _rows(relation, head, answers, question))
 
 
 class Writer(NamedTuple):
@@ -93,33 +93,14 @@ def _rows(relation: TaughtRelation, head: str, answers: list[Answer], question: 
         row = [head, tail, f"{score:.6g}", "" if confidence is None else f"{confidence:.4f}"]
         if question.explain:
             row.append(relation.explain(head, tail).sentence)
-        rows.append("\t".join(row) + "\n")
-    return "".join(rows)
+        rows.append(row)
+    return to_tsv(rows)
 
 
-def _ntriples(relation: TaughtRelation, prefix: str) -> Callable[[str, list[Answer]], str]:
-    from pyoxigraph import NamedNode
-
-    try:
-        NamedNode(f"{prefix}x")
-    except ValueError as error:
-        raise HireError(f"{prefix!r} does not begin an IRI ({error})", remedy=f"give one such as {PREFIX}") from error
-
-    @lru_cache(1 << 16)
-    def iri(name: str) -> str:
-        try:
-            return str(NamedNode(name))
-        except ValueError:
-            return str(NamedNode(prefix + quote(name, safe="")))
-
+def _ntriples(relation: TaughtRelation, head: str, answers: list[Answer], prefix: str) -> str:
     trained = relation.owner
-    predicate = iri(relation.name or UNNAMED)
-
-    def lines(head: str, answers: list[Answer]) -> str:
-        subject = iri(trained.dataset.graph.entities[trained.names.id(head)])  # it may have been asked by label
-        return "".join(f"{subject} {predicate} {iri(answer.tail)} .\n" for answer in answers)
-
-    return lines
+    subject = trained.dataset.graph.entities[trained.names.id(head)]  # the head may be given by its label
+    return to_ntriples(((subject, relation.name or UNNAMED, answer.tail) for answer in answers), prefix)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from xml.parsers import expat
 from pyoxigraph import BlankNode, Literal, NamedNode, Quad, RdfFormat, parse
 
 from hire import progress
+from hire.data.iri import PREFIX, name_of
 from hire.data.sources.columns import TripleTable
 from hire.errors import HireError
 from hire.util import files
@@ -63,7 +64,10 @@ def read_rdf(path: Path, format: str, source_number: int = 0, *, language: str =
 
 
 def collect(quads: Iterable[Quad], table: TripleTable, language: str, blank_prefix: str = "_:b") -> None:
-    """Sort statements into the triples, labels and types of a table; blank nodes are numbered as they appear."""
+    """Sort statements into the triples, labels and types of a table.
+
+    Blank nodes are numbered as they appear. An IRI that stands for a name (see `hire.data.iri`) is that name again.
+    """
     skipped, add_label, add_type = table.skipped, table.labels.append, table.types.append
     language = language.lower()
     names: dict[str, str] = {}  # of blank nodes: their identifiers in a file may be random
@@ -84,7 +88,7 @@ def collect(quads: Iterable[Quad], table: TripleTable, language: str, blank_pref
         if type(object_) is NamedNode:
             tail = object_.value
             if relation == TYPE:
-                add_type(head, tail)
+                add_type(name_of(head), name_of(tail))
                 continue
         elif type(object_) is BlankNode:
             tail = names.setdefault(object_.value, f"{blank_prefix}{len(names)}")
@@ -99,7 +103,7 @@ def collect(quads: Iterable[Quad], table: TripleTable, language: str, blank_pref
             skipped["labels in other languages"] += 1
             continue
         elif label := collapse(object_.value):
-            add_label(head, label)
+            add_label(name_of(head), label)
             continue
         else:
             skipped["empty labels"] += 1
@@ -114,10 +118,14 @@ def collect(quads: Iterable[Quad], table: TripleTable, language: str, blank_pref
 
 def _move(table: TripleTable, *columns: list[str]) -> None:
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    table.triples.extend([pa.array(column, pa.large_string()) for column in columns])
-    for column in columns:
+    arrays = [pa.array(column, pa.large_string()) for column in columns]
+    for i, column in enumerate(columns):
+        if pc.any(pc.starts_with(arrays[i], PREFIX)).as_py():
+            arrays[i] = pa.array(map(name_of, column), pa.large_string())
         column.clear()
+    table.triples.extend(arrays)
 
 
 def collapse(text: str) -> str:
