@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from hire.data.dataset import FewShotDataset
 from hire.inference.model import TrainedModel
 from hire.service.app import create_app
-from hire.service.relations import Desk
+from hire.service.relations import RelationService
 from hire.service.store import RelationStore
 from hire.systems.hire.model import Hire
 from hire.systems.hire.network import HireNetwork
@@ -27,20 +27,20 @@ def model(umls: FewShotDataset) -> TrainedModel:
 
 
 @pytest.fixture
-def desk(model: TrainedModel, tmp_path: Path) -> Iterator[Desk]:
+def service(model: TrainedModel, tmp_path: Path) -> Iterator[RelationService]:
     store = RelationStore(tmp_path / "relations.sqlite")
-    yield Desk(model, store)
+    yield RelationService(model, store)
     store.close()
 
 
 @pytest.fixture
-def client(desk: Desk) -> Iterator[TestClient]:
-    with client_of(desk) as client:
+def client(service: RelationService) -> Iterator[TestClient]:
+    with client_of(service) as client:
         yield client
 
 
-def client_of(desk: Desk, **options: object) -> TestClient:
-    app = create_app(desk, **options)  # type: ignore[arg-type]
+def client_of(service: RelationService, **options: object) -> TestClient:
+    app = create_app(service, **options)  # type: ignore[arg-type]
     return TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
 
 

@@ -8,10 +8,11 @@ import pytest
 from pyoxigraph import RdfFormat, parse
 from starlette.testclient import TestClient
 
-from hire.inference.model import TrainedModel
+from hire.data.iri import PREFIX
+from hire.inference.bulk import Question, writer
+from hire.inference.model import Answer, TrainedModel
 from hire.service import relations as relations_module
-from hire.service.app import as_ntriples, as_tsv
-from hire.service.relations import Desk
+from hire.service.relations import RelationService
 from hire.service.store import RelationStore
 from tests.service.conftest import EXAMPLES, client_of, references
 
@@ -66,7 +67,7 @@ def test_the_last_example_stays(client: TestClient) -> None:
     relation = teach(client, pairs=EXAMPLES[:1])["id"]
     rejected = {"head": "virus", "tail": "organism", "verdict": "rejected"}
     answer = client.post(f"/api/relations/{relation}/verdicts", json=rejected)
-    assert answer.status_code == 422 and "no example" in answer.json()["error"]
+    assert answer.status_code == 422 and "no references left" in answer.json()["error"]
     accepted = client.post(f"/api/relations/{relation}/verdicts", json=rejected | {"verdict": "accepted"}).json()
     assert len(accepted["references"]) == 1 and not accepted["accepted"]
 
@@ -76,7 +77,7 @@ def test_a_restart_changes_nothing(model: TrainedModel, tmp_path: Path) -> None:
     relation = None
     for _ in range(2):
         store = RelationStore(tmp_path / "state")
-        with client_of(Desk(model, store)) as client:
+        with client_of(RelationService(model, store)) as client:
             if relation is None:
                 relation = teach(client)["id"]
                 for tail, verdict in (("animal", "accepted"), ("cell", "rejected")):
@@ -114,12 +115,49 @@ def test_accepted_facts_are_exported(client: TestClient) -> None:
     assert triple.predicate.value == "urn:hire:a%20kind"
 
 
-def test_any_name_can_be_exported() -> None:
-    names = ["http://example.org/a", "http://example.org/<b>", "tab\tline\n\u2028é", "urn:isbn:1"]
-    triples = [(name, name, name) for name in names]
-    assert len(as_tsv(triples).split("\n")) == len(names) + 1
-    found = [triple.subject.value for triple in parse(as_ntriples(triples), RdfFormat.N_TRIPLES)]
-    assert found[0] == names[0] and found[3] == names[3] and len(set(found)) == 4
+NASTY = [
+    "concept:city:rome",
+    "a name with spaces",
+    "Zürich 東京 🦠",
+    'x<>"{}|^`\\',
+    'it\'s "quoted"',
+    "100%",
+    "already%20encoded%2Fname",
+    "http://example.org/a b",
+    "http://example.org/already%20encoded",
+    "https://example.org/ü?q=1#top",
+    "http://example.org/<b>",
+    "http://",
+    "urn:isbn:0451450523",
+    "urn:hire:virus",
+    "mailto:someone@example.org",
+    "_:b0.1",
+    "\u2028",
+    "long " + "ü" * 990,
+]
+
+
+def test_the_command_line_and_the_service_export_the_same_bytes(model: TrainedModel, tmp_path: Path) -> None:
+    with_nasty = model.with_entities({name: [("isa", "plant", "out")] for name in NASTY})
+    relation = with_nasty.teach(EXAMPLES, name="a <kind>")
+    store = RelationStore(tmp_path / "state")
+    with client_of(RelationService(with_nasty, store)) as client:
+        taught = teach(client, "a <kind>")["id"]
+        for name in NASTY:
+            said = {"head": name, "tail": NASTY[0], "verdict": "accepted"}
+            assert client.post(f"/api/relations/{taught}/verdicts", json=said).status_code == 200
+        for prefix in (PREFIX, "https://example.org/"):
+            form = writer("nt", relation, Question(), prefix)
+            written = "".join(form.lines(name, [Answer(NASTY[0], 0.0)]) for name in NASTY).encode()
+            query = {"format": "ntriples", "prefix": prefix}
+            assert client.get(f"/api/relations/{taught}/facts", params=query).content == written
+        default = client.get(f"/api/relations/{taught}/facts", params={"format": "ntriples"}).content
+        tsv = client.get(f"/api/relations/{taught}/facts").content.decode()
+        refused = client.get(f"/api/relations/{taught}/facts", params=query | {"prefix": "no prefix"})
+    store.close()
+    assert b"<urn:hire:concept%3Acity%3Arome>" in default and b"<urn:isbn:0451450523>" in default
+    assert tsv == "".join(f"{name}\ta <kind>\t{NASTY[0]}\n" for name in NASTY)
+    assert refused.status_code == 422 and "prefix" in refused.json()["error"]
 
 
 @pytest.mark.parametrize(
@@ -156,8 +194,8 @@ def test_a_fault_of_ours_is_told_without_details(client: TestClient, monkeypatch
 
 
 def test_relations_and_pairs_are_limited(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relations_module, "MOST_RELATIONS", 1)
-    monkeypatch.setattr(relations_module, "MOST_PAIRS", 3)
+    monkeypatch.setattr(relations_module, "MAX_RELATIONS", 1)
+    monkeypatch.setattr(relations_module, "MAX_PAIRS", 3)
     relation = teach(client)["id"]
     more = client.post("/api/relations", json={"references": references()})
     assert more.status_code == 422 and "delete some" in more.json()["remedy"]
@@ -168,7 +206,7 @@ def test_relations_and_pairs_are_limited(client: TestClient, monkeypatch: pytest
 def test_relations_beyond_those_kept_ready_are_learned_again(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relations_module, "MOST_LEARNED", 1)
+    monkeypatch.setattr(relations_module, "MAX_ADAPTED", 1)
     first = teach(client)["id"]
     before = ask(client, first)
     ask(client, teach(client)["id"])
@@ -178,7 +216,7 @@ def test_relations_beyond_those_kept_ready_are_learned_again(
 def test_a_relation_of_another_dataset_is_told_and_can_be_deleted(model: TrainedModel, tmp_path: Path) -> None:
     store = RelationStore(tmp_path / "state")
     relation = store.add("foreign", [("nobody", "nothing")]).id
-    with client_of(Desk(model, store)) as client:
+    with client_of(RelationService(model, store)) as client:
         answer = client.get(f"/api/relations/{relation}/answers?head=plant")
         assert answer.status_code == 422 and "nobody" in answer.json()["error"]
         assert client.delete(f"/api/relations/{relation}").status_code == 204

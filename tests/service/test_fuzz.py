@@ -8,21 +8,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 
 from hire.service.app import create_app
-from hire.service.relations import Desk
+from hire.service.relations import RelationService
 from tests.service.conftest import EXAMPLES
 
 EXAMPLES_EACH = 5
 ANY_HOST = "0.0.0.0"
 
 
-def test_nothing_that_its_description_allows_or_forbids_breaks_the_service(desk: Desk) -> None:
-    schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(desk, host=ANY_HOST))
+def test_nothing_that_its_description_allows_or_forbids_breaks_the_service(service: RelationService) -> None:
+    schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(service, host=ANY_HOST))
     seen: set[tuple[str, int]] = set()
 
     def send(case: Any) -> None:
         chosen = case.path_parameters
         if "relation" in chosen and len(str(chosen["relation"])) % 2:  # some ask about a relation that is there
-            relations = desk.relations() or [desk.teach("kind", EXAMPLES)]
+            relations = service.relations() or [service.teach("kind", EXAMPLES)]
             chosen["relation"] = relations[0].id
         answer = case.call()
         seen.add((case.method, answer.status_code))

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from hire.inference.model import TrainedModel
 from hire.service.middleware import HEADERS, Limits, is_loopback
-from hire.service.relations import Desk
+from hire.service.relations import RelationService
 from tests.service.conftest import client_of, references
 
 
@@ -21,13 +21,13 @@ def test_safe_headers_are_on_whatever_is_answered(client: TestClient) -> None:
     assert "default-src 'none'" in policy and "unsafe" not in policy and "*" not in policy
 
 
-def test_names_that_are_not_this_machines_are_refused(desk: Desk) -> None:
-    with client_of(desk) as client:
+def test_names_that_are_not_this_machines_are_refused(service: RelationService) -> None:
+    with client_of(service) as client:
         for host in ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", "", "[", "localhost@evil.example"):
             assert client.get("/health", headers={"host": host}).status_code == 421
         for host in ("localhost:9", "127.0.0.1:8000", "[::1]:8000", "LOCALHOST"):
             assert client.get("/health", headers={"host": host}).status_code == 200
-    with client_of(desk, host="0.0.0.0", token="secret") as client:
+    with client_of(service, host="0.0.0.0", token="secret") as client:
         assert client.get("/health", headers={"host": "graph.example"}).status_code == 200
 
 
@@ -41,8 +41,8 @@ def test_pages_of_other_sites_are_refused(client: TestClient) -> None:
     assert plain.status_code == 422
 
 
-def test_a_token_guards_all_but_the_page(desk: Desk) -> None:
-    with client_of(desk, token="secret") as client:
+def test_a_token_guards_all_but_the_page(service: RelationService) -> None:
+    with client_of(service, token="secret") as client:
         for path in ("/", "/page.js", "/page.css", "/health", "/docs"):
             assert client.get(path).status_code == 200
         for path in ("/api/about", "/api/relations", "/metrics", "/docs/", "/health/", "/nonsense"):
@@ -54,8 +54,8 @@ def test_a_token_guards_all_but_the_page(desk: Desk) -> None:
         assert client.get("/api/about", headers={b"authorization": b"Bearer \xff"}).status_code == 401
 
 
-def test_large_bodies_are_refused_announced_or_not(desk: Desk) -> None:
-    with client_of(desk, limits=Limits(body_bytes=1_000)) as client:
+def test_large_bodies_are_refused_announced_or_not(service: RelationService) -> None:
+    with client_of(service, limits=Limits(body_bytes=1_000)) as client:
         announced = client.post("/api/relations", content=b" " * 1_001)
         chunks = client.post("/api/relations", content=iter([b" " * 600] * 2))
         for answer in (announced, chunks):
@@ -64,18 +64,18 @@ def test_large_bodies_are_refused_announced_or_not(desk: Desk) -> None:
         assert odd.status_code == 413
 
 
-def test_what_takes_too_long_is_given_up(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_takes_too_long_is_given_up(service: RelationService, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TrainedModel, "search", lambda *_: threading.Event().wait(0.4) or [])
-    with client_of(desk, limits=Limits(seconds=0.1)) as client:
+    with client_of(service, limits=Limits(seconds=0.1)) as client:
         answer = client.get("/api/entities?q=a")
         assert answer.status_code == 504 and "0.1 s" in answer.json()["error"]
         assert client.get("/health").status_code == 200
 
 
-def test_more_than_can_be_done_is_refused_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_can_be_done_is_refused_at_once(service: RelationService, monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
     monkeypatch.setattr(TrainedModel, "search", lambda *_: go.wait(5) and [])
-    with client_of(desk, limits=Limits(threads=1, waiting=1)) as client, ThreadPoolExecutor(4) as pool:
+    with client_of(service, limits=Limits(threads=1, waiting=1)) as client, ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(client.get, "/api/entities?q=a") for _ in range(4)]
         deadline = time.monotonic() + 5
         while sum(each.done() for each in asked) < 2 and time.monotonic() < deadline:
@@ -84,7 +84,7 @@ def test_more_than_can_be_done_is_refused_at_once(desk: Desk, monkeypatch: pytes
         answers = [each.result() for each in asked]
         assert sorted(answer.status_code for answer in answers) == [200, 200, 503, 503]
         refused = next(answer for answer in answers if answer.status_code == 503)
-        assert refused.headers["retry-after"] == "1" and "too much" in refused.json()["error"]
+        assert refused.headers["retry-after"] == "1" and "overloaded" in refused.json()["error"]
         assert client.get("/api/entities?q=a").status_code == 200  # the queue is free again
         assert "hire_model_calls 0" in client.get("/metrics").text
 

@@ -17,7 +17,7 @@ import uvicorn
 
 from hire.inference.model import load
 from hire.service.app import create_app
-from hire.service.relations import Desk
+from hire.service.relations import RelationService
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -51,16 +51,16 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 
 
 @pytest.fixture
-def desk(desk: Desk) -> Desk:
+def service(service: RelationService) -> RelationService:
     """Over a model that learned nothing, unless the README's picture is to be made anew with a run."""
     run = os.environ.get("HIRE_PICTURE_RUN")
-    return Desk(load(run), desk.store) if run else desk
+    return RelationService(load(run), service.store) if run else service
 
 
 @contextmanager
-def served(desk: Desk, **options: Any) -> Iterator[str]:
+def served(service: RelationService, **options: Any) -> Iterator[str]:
     """The service on a free port of this machine, in a thread."""
-    server = uvicorn.Server(uvicorn.Config(create_app(desk, **options), port=0, log_level="critical"))
+    server = uvicorn.Server(uvicorn.Config(create_app(service, **options), port=0, log_level="critical"))
     thread = threading.Thread(target=server.run)
     thread.start()
     wait(lambda: server.started)
@@ -105,8 +105,10 @@ def asked_addresses(browser: Chrome) -> list[str]:
     return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
 
 
-def test_a_visitor_gets_to_an_explained_answer_in_two_clicks_and_judges_with_keys(browser: Chrome, desk: Desk) -> None:
-    with served(desk) as address:
+def test_a_visitor_gets_to_an_explained_answer_in_two_clicks_and_judges_with_keys(
+    browser: Chrome, service: RelationService
+) -> None:
+    with served(service) as address:
         browser.get(address)
         examples = wait(lambda: all_of(browser, "#examples button"))
         next(button for button in examples if button.text.startswith("part_of")).click()
@@ -132,7 +134,7 @@ def test_a_visitor_gets_to_an_explained_answer_in_two_clicks_and_judges_with_key
         wait(lambda: "Why " + second.split(". ")[1].split("\n")[0] in text_of(browser, "why-title"))
         type_keys(browser, "a")
         wait(lambda: "accepted" in text_of(browser, "status"))
-        (relation,) = desk.relations()
+        (relation,) = service.relations()
         assert len(relation.of_kind("accepted")) == 1
 
         all_of(browser, "#export-tsv")[0].click()
@@ -149,11 +151,11 @@ def test_a_visitor_gets_to_an_explained_answer_in_two_clicks_and_judges_with_key
         assert f"{address}page.js" in asked and all(url.startswith((address, "blob:")) for url in asked)
 
 
-def test_a_verdict_on_an_example_can_be_taken_back(browser: Chrome, desk: Desk) -> None:
+def test_a_verdict_on_an_example_can_be_taken_back(browser: Chrome, service: RelationService) -> None:
     others = [("cell_component", "cell"), ("gene_or_genome", "cell")]
-    best = desk.answers(desk.teach("draft", others).id, "tissue", 1, True, None)[0]["tail"]
-    relation = desk.teach("part_of", [*others, ("tissue", best)])
-    with served(desk) as address:
+    best = service.answers(service.teach("draft", others).id, "tissue", 1, True, None)[0]["tail"]
+    relation = service.teach("part_of", [*others, ("tissue", best)])
+    with served(service) as address:
         browser.get(f"{address}#{relation.id}")
         wait(lambda: answers(browser))
         browser.execute_script("document.getElementById('known').click()")
@@ -169,12 +171,12 @@ def test_a_verdict_on_an_example_can_be_taken_back(browser: Chrome, desk: Desk) 
         wait(lambda: text_of(browser, "rejected") == "none")
         assert f"tissue → {best}" in text_of(browser, "accepted")
         assert all_of(browser, "#problem")[0].get_attribute("hidden")
-    assert ("tissue", best) in desk.relation(relation.id).of_kind("accepted")
+    assert ("tissue", best) in service.relation(relation.id).of_kind("accepted")
 
 
-def test_an_answer_that_comes_late_is_not_shown(browser: Chrome, desk: Desk) -> None:
-    relation = desk.teach("part_of", [("cell_component", "cell"), ("tissue", "animal")])
-    with served(desk) as address:
+def test_an_answer_that_comes_late_is_not_shown(browser: Chrome, service: RelationService) -> None:
+    relation = service.teach("part_of", [("cell_component", "cell"), ("tissue", "animal")])
+    with served(service) as address:
         browser.get(f"{address}#{relation.id}")
         wait(lambda: answers(browser))
         browser.execute_script(
@@ -194,8 +196,10 @@ def ask(browser: Chrome, head: str) -> None:
     browser.execute_script(script, head)
 
 
-def test_a_relation_is_taught_with_the_keyboard_and_from_a_file(browser: Chrome, desk: Desk, tmp_path: Path) -> None:
-    with served(desk) as address:
+def test_a_relation_is_taught_with_the_keyboard_and_from_a_file(
+    browser: Chrome, service: RelationService, tmp_path: Path
+) -> None:
+    with served(service) as address:
         browser.get(address)
         wait(lambda: all_of(browser, "#examples button"))
         browser.execute_script("document.getElementById('name').focus()")
@@ -214,11 +218,11 @@ def test_a_relation_is_taught_with_the_keyboard_and_from_a_file(browser: Chrome,
         wait(lambda: browser.switch_to.active_element.get_attribute("id") == "head")
         type_keys(browser, "plant", "\ue007")
         assert len(wait(lambda: answers(browser))) == 10
-        assert len(desk.relations()[0].of_kind("reference")) == 3
+        assert len(service.relations()[0].of_kind("reference")) == 3
 
 
-def test_what_goes_wrong_is_shown(browser: Chrome, desk: Desk, tmp_path: Path) -> None:
-    with served(desk) as address:
+def test_what_goes_wrong_is_shown(browser: Chrome, service: RelationService, tmp_path: Path) -> None:
+    with served(service) as address:
         browser.get(address)
         wait(lambda: all_of(browser, "#examples button"))
         all_of(browser, "#teach button[type=submit]")[0].click()
@@ -239,8 +243,8 @@ def test_what_goes_wrong_is_shown(browser: Chrome, desk: Desk, tmp_path: Path) -
     log(browser, "browser")  # the browser notes the failed request: it is no other test's
 
 
-def test_the_page_asks_for_the_token(browser: Chrome, desk: Desk) -> None:
-    with served(desk, token="secret") as address:
+def test_the_page_asks_for_the_token(browser: Chrome, service: RelationService) -> None:
+    with served(service, token="secret") as address:
         browser.get(address)
         wait(lambda: all_of(browser, "dialog[open]"))
         type_keys(browser, "wrong", "\ue007")
@@ -250,8 +254,8 @@ def test_the_page_asks_for_the_token(browser: Chrome, desk: Desk) -> None:
         assert wait(lambda: all_of(browser, "#examples button"))
 
 
-def test_it_fits_a_phone_and_is_labelled(browser: Chrome, desk: Desk) -> None:
-    with served(desk) as address:
+def test_it_fits_a_phone_and_is_labelled(browser: Chrome, service: RelationService) -> None:
+    with served(service) as address:
         metrics = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         features = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}

@@ -17,10 +17,10 @@ def test_what_was_said_is_there_again(tmp_path: Path) -> None:
     store = RelationStore(tmp_path / "state")
     first = store.add("kind_of", [("a", "b"), ("c", "d")])
     second = store.add(HOSTILE, [(HOSTILE, HOSTILE)])
-    store.say(first.id, ("e", "f"), "accepted")
-    store.say(first.id, ("a", "b"), "rejected")
-    store.say(second.id, (HOSTILE, "b"), "rejected")
-    store.say(second.id, (HOSTILE, "b"), None)
+    store.set_kind(first.id, ("e", "f"), "accepted")
+    store.set_kind(first.id, ("a", "b"), "rejected")
+    store.set_kind(second.id, (HOSTILE, "b"), "rejected")
+    store.set_kind(second.id, (HOSTILE, "b"), None)
     gone = store.add("gone", [("a", "b")])
     store.delete(gone.id)
     store.close()
@@ -34,7 +34,7 @@ def test_a_killed_process_loses_nothing_that_was_said(tmp_path: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path; from hire.service.store import RelationStore\n"
         "store = RelationStore(Path(sys.argv[1]))\n"
-        "relation = store.add('r', [('a', 'b')]); store.say(relation.id, ('c', 'd'), 'accepted')\n"
+        "relation = store.add('r', [('a', 'b')]); store.set_kind(relation.id, ('c', 'd'), 'accepted')\n"
         "store._connection.execute('BEGIN IMMEDIATE'); store._connection.execute('DELETE FROM pairs')\n"
         "os.kill(os.getpid(), 9)"
     )
@@ -47,11 +47,11 @@ def test_a_killed_process_loses_nothing_that_was_said(tmp_path: Path) -> None:
 
 
 def test_other_files_are_left_alone(tmp_path: Path) -> None:
-    with pytest.raises(HireError, match="cannot be used"):
+    with pytest.raises(HireError, match="cannot be opened"):
         RelationStore(tmp_path / "missing" / "state")
     text = tmp_path / "text"
     text.write_text("not a database, and long enough to be told from one " * 20)
-    with pytest.raises(HireError, match="cannot be used") as caught:
+    with pytest.raises(HireError, match="cannot be opened") as caught:
         RelationStore(text)
     assert "--state" in str(caught.value.problems[0].remedy)
     other = sqlite3.connect(tmp_path / "other")

@@ -90,7 +90,7 @@ def serve_run(
 
         from hire.inference.model import load
         from hire.service.app import create_app
-        from hire.service.relations import Desk
+        from hire.service.relations import RelationService
         from hire.service.store import RelationStore
 
         torch.set_num_threads(1)  # several requests at once use the cores better than one on several
@@ -98,9 +98,9 @@ def serve_run(
         path = state or run / STATE
         store = RelationStore(path)
         try:
-            desk = Desk(model, store)
+            service = RelationService(model, store)
             limits = Limits(threads=threads or os.cpu_count() or 1, seconds=timeout_seconds)
-            app = create_app(desk, limits=limits, token=token, host=host)
+            app = create_app(service, limits=limits, token=token, host=host)
             config = uvicorn.Config(
                 app,
                 log_level="warning",
@@ -112,7 +112,7 @@ def serve_run(
             click.echo(f"{model.dataset.name} at http://{shown}:{listener.getsockname()[1]}/  (Ctrl-C ends it)")
             with suppress(KeyboardInterrupt):
                 uvicorn.Server(config).run(sockets=[listener])
-            count = len(desk.relations())
+            count = len(service.relations())
         finally:
             store.close()
     click.echo(f"Stopped; {count:,} relation{'' if count == 1 else 's'} kept in {path}.")

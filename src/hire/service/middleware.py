@@ -1,4 +1,4 @@
-"""What stands between the network and the service: who may ask, how much, how often, and what is counted of it."""
+"""What stands between the network and the service: access checks, limits, worker threads, and request metrics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Nothing of the data is there, and a browser sends no token when it opens a page.
+# These show nothing of the data, and a browser sends no token when it opens a page.
 OPEN_PATHS = ("/", "/page.css", "/page.js", "/favicon.ico", "/health", "/docs", "/openapi.json")
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)  # seconds
 HEADERS = {
@@ -45,32 +45,32 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Limits:
-    """What one service does at most."""
+    """Limits of one service."""
 
     body_bytes: int = 1 << 20
     seconds: float = 30.0  # for one request
-    threads: int = 2  # that call the model at once
-    waiting: int = 64  # requests that wait for one of them
+    threads: int = 2  # model calls at once
+    waiting: int = 64  # model calls in the queue
 
 
 class BusyError(HireError):
-    """More is being asked than can be done."""
+    """The queue is full."""
 
 
 class Workers:
-    """Threads that call the model, and a queue of bounded length before them."""
+    """Threads that call the model, with a bounded queue in front of them."""
 
     def __init__(self, limits: Limits) -> None:
-        self.most = limits.threads + limits.waiting
-        self.busy = 0  # calls that run or wait; one whose client has gone counts until it ends
+        self.max_calls = limits.threads + limits.waiting
+        self.busy = 0  # calls running or waiting; one whose client has gone counts until it ends
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(limits.threads, thread_name_prefix="model")
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function in a thread; an error at once if too many wait already."""
+        """Call a function in a thread; an error at once if the queue is full."""
         with self._lock:
-            if self.busy >= self.most:
-                raise BusyError("the service has too much to do", remedy="ask again in a second")
+            if self.busy >= self.max_calls:
+                raise BusyError("the service is overloaded", remedy="try again in a second")
             self.busy += 1
         future = self._pool.submit(work, *args, **kwargs)
         future.add_done_callback(lambda _done: self._end())
@@ -81,12 +81,12 @@ class Workers:
             self.busy -= 1
 
     def close(self) -> None:
-        """Let what runs end, and drop what waits."""
+        """Finish running calls and drop waiting ones."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 class Metrics:
-    """Counts of requests and their times, in the text format of Prometheus."""
+    """Request counts and durations, in the text format of Prometheus."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str, int]] = Counter()  # method, route, status
@@ -100,11 +100,11 @@ class Metrics:
         self.buckets[next((bucket for bucket in BUCKETS if seconds <= bucket), float("inf"))] += 1
 
     def text(self, gauges: dict[str, tuple[str, float]]) -> str:
-        """All counts, and some present values with what they mean."""
+        """All counts, and gauges with their meanings and current values."""
         lines = ["# HELP hire_requests_total Requests answered.", "# TYPE hire_requests_total counter"]
         for (method, route, status), count in sorted(self.requests.items()):
             lines.append(f'hire_requests_total{{method="{method}",route="{route}",status="{status}"}} {count}')
-        lines += ["# HELP hire_request_seconds Time to an answer.", "# TYPE hire_request_seconds histogram"]
+        lines += ["# HELP hire_request_seconds Duration of requests.", "# TYPE hire_request_seconds histogram"]
         total = 0
         for bucket in (*BUCKETS, float("inf")):
             total += self.buckets[bucket]
@@ -116,15 +116,15 @@ class Metrics:
 
 
 class TooLargeError(HTTPException):
-    """A body is longer than allowed; FastAPI passes on only errors of this kind while it reads a body."""
+    """A body is too long; while FastAPI reads a body, it lets only HTTPExceptions through."""
 
-    def __init__(self, most_bytes: int) -> None:
-        super().__init__(413, f"the request has more than {most_bytes:,} bytes")
-        self.remedy = "send less at once"
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(413, f"the request is larger than {max_bytes:,} bytes")
+        self.remedy = "split it into smaller requests"
 
 
 class Guard:
-    """An application that is asked only what it should answer, with safe headers on whatever it says."""
+    """Passes on only requests that the application should answer, and adds security headers to every response."""
 
     def __init__(self, app: App, *, limits: Limits, metrics: Metrics, token: str | None, host: str) -> None:
         self.app = app
@@ -134,7 +134,7 @@ class Guard:
         self.hosts = {"localhost", "127.0.0.1", "::1", host} if is_loopback(host) else None
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -159,30 +159,32 @@ class Guard:
         except TimeoutError:
             if not status:
                 seconds = f"{self.limits.seconds:g} s"
-                await refuse(guarded_send, 504, f"there was no answer within {seconds}", "ask for less, or later")
+                await refuse(
+                    guarded_send, 504, f"the request took longer than {seconds}", "ask for less, or try again later"
+                )
         except Exception:
             logging.getLogger("hire").exception("%s %s failed", scope["method"], scope["path"])
             if not status:
-                await refuse(guarded_send, 500, "something went wrong in the service", "its terminal says more")
+                await refuse(guarded_send, 500, "internal error", "see the log of hire serve")
         finally:
             route = getattr(scope.get("route"), "path", "other")
             method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST", "DELETE") else "other"
             self.metrics.count(method, route, status, time.perf_counter() - start)
 
     def _refusal(self, scope: MutableMapping[str, Any]) -> tuple[int, str, str] | None:
-        """The status, the error and the remedy of a request that is not for the application."""
+        """Status, error and remedy of a request to refuse; None to pass it on."""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get("host", "")
         if self.hosts is not None and _host_name(host) not in self.hosts:
-            return 421, "this service is not known under that name", "open it as http://127.0.0.1 or http://localhost"
+            return 421, "this host name is not served", "open http://127.0.0.1 or http://localhost instead"
         origin = headers.get("origin")
         if origin is not None and urlsplit_host(origin) != host:
-            return 403, "another site's page may not ask this service", "open the service's own page"
+            return 403, "requests from pages of other sites are refused", "open the service's own page"
         if self.token is not None and scope["path"] not in OPEN_PATHS:
             kind, _, given = headers.get("authorization", "").partition(" ")
             right = hmac.compare_digest(given.strip().encode("latin-1"), self.token)
             if kind.lower() != "bearer" or not right:
-                return 401, "a token is needed", "send it as Authorization: Bearer TOKEN"
+                return 401, "the token is missing or wrong", "send it as Authorization: Bearer TOKEN"
         length = headers.get("content-length", "0")
         if not length.isdecimal() or len(length) > 15 or int(length) > self.limits.body_bytes:
             error = TooLargeError(self.limits.body_bytes)

@@ -1,4 +1,4 @@
-"""What the service does, without HTTP: relations taught, judged and asked about, kept in a store."""
+"""What the service does, without HTTP: relations are taught, judged, queried, and kept in a store."""
 
 from __future__ import annotations
 
@@ -14,89 +14,92 @@ from hire.errors import HireError
 from hire.inference.model import TaughtRelation, TrainedModel
 from hire.service.store import Kind, Pair, RelationStore, StoredRelation
 
-MOST_RELATIONS = 10_000
-MOST_PAIRS = 10_000  # of one relation
-MOST_LEARNED = 64  # relations that are kept ready; others are learned again when they are asked about
-MOST_SEARCHES = 10_000  # whose results are kept
+MAX_RELATIONS = 10_000
+MAX_PAIRS = 10_000  # of one relation
+MAX_ADAPTED = 64  # relations the model stays adapted to; others are adapted to again when they are queried
+MAX_SEARCHES = 10_000  # cached searches
 EXAMPLE_REFERENCES, EXAMPLE_HEADS = 3, 5
 
 
 class UnknownRelationError(HireError):
-    """There is no relation with an id."""
+    """There is no relation with this id."""
 
 
-class Desk:
-    """Relations by id over one model; its methods may be called from several threads."""
+class RelationService:
+    """Relations by id over one model; safe to call from several threads."""
 
     def __init__(self, model: TrainedModel, store: RelationStore) -> None:
         self.model = model
         self.store = store
         self._relations = {relation.id: relation for relation in store.all()}
-        self._learned: OrderedDict[str, tuple[StoredRelation, TaughtRelation]] = OrderedDict()
-        self._changing = threading.Lock()  # one change at a time, so that none is built on an old state
-        self._ready = threading.Lock()  # guards the dictionaries, never held while anything is learned
-        self.search = lru_cache(MOST_SEARCHES)(self._search)  # who types asks for the same beginnings again
-        self.model.search("a", 1)  # makes what all searches need
+        self._adapted: OrderedDict[str, tuple[StoredRelation, TaughtRelation]] = OrderedDict()
+        self._changing = threading.Lock()  # one change at a time, so that none starts from a stale state
+        self._ready = threading.Lock()  # guards the dictionaries; never held while the model adapts
+        self.search = lru_cache(MAX_SEARCHES)(self._search)  # typing repeats the same beginnings
+        self.model.search("a", 1)  # builds the search index now, not at the first request
 
     def relations(self) -> list[StoredRelation]:
-        """All relations, in the order in which they were taught."""
+        """All relations, in the order they were taught."""
         with self._ready:
             return list(self._relations.values())
 
-    def relation(self, number: str) -> StoredRelation:
-        """The relation with an id."""
+    def relation(self, relation_id: str) -> StoredRelation:
+        """The relation with this id."""
         with self._ready:
-            found = self._relations.get(number)
+            found = self._relations.get(relation_id)
         if found is None:
             raise UnknownRelationError(
-                f"there is no relation {number!r}", remedy="it may have been deleted: list the relations"
+                f"there is no relation {relation_id!r}",
+                remedy="it may have been deleted; list the relations to see which exist",
             )
         return found
 
     def teach(self, name: str, references: Sequence[Pair]) -> StoredRelation:
-        """Learn a relation and keep it."""
-        pairs = [self._known(pair) for pair in references]
+        """Adapt the model to a new relation and save it."""
+        pairs = [self._resolved(pair) for pair in references]
         with self._changing:
-            if len(self._relations) >= MOST_RELATIONS:
-                raise HireError(f"there are {MOST_RELATIONS:,} relations", remedy="delete some first")
+            if len(self._relations) >= MAX_RELATIONS:
+                raise HireError(f"there are already {MAX_RELATIONS:,} relations", remedy="delete some first")
             draft = StoredRelation("", name, dict.fromkeys(pairs, "reference"))
-            learned = self._learn(draft)
+            adapted = self._adapt(draft)
             relation = self.store.add(name, draft.pairs)
-            self._keep(relation, learned)
+            self._keep(relation, adapted)
         return relation
 
-    def judge(self, number: str, head: str, tail: str, kind: Kind | None) -> StoredRelation:
-        """Accept a pair as a further example, or reject it as a false one, or take back what was said of it."""
-        pair = self._known((head, tail))
+    def judge(self, relation_id: str, head: str, tail: str, kind: Kind | None) -> StoredRelation:
+        """Accept a pair as a new reference, reject it, or, with None, withdraw the verdict on it."""
+        pair = self._resolved((head, tail))
         with self._changing:
-            before = self.relation(number)
+            before = self.relation(relation_id)
             if kind == "accepted" and before.pairs.get(pair) == "reference":
                 return before
             relation = before.with_pair(pair, kind)
-            if len(relation.pairs) > MOST_PAIRS:
-                raise HireError(f"the relation has {MOST_PAIRS:,} pairs", remedy="take back some verdicts first")
+            if len(relation.pairs) > MAX_PAIRS:
+                raise HireError(f"the relation already has {MAX_PAIRS:,} pairs", remedy="withdraw some verdicts first")
             if not relation.of_kind("reference") and not relation.of_kind("accepted"):
-                raise HireError("no example of the relation would be left", remedy="add another one first")
-            learned = self._learn(relation)
-            self.store.say(number, pair, kind)
-            self._keep(relation, learned)
+                raise HireError("the relation would have no references left", remedy="accept another pair first")
+            adapted = self._adapt(relation)
+            self.store.set_kind(relation_id, pair, kind)
+            self._keep(relation, adapted)
         return relation
 
-    def delete(self, number: str) -> None:
-        """Forget a relation."""
+    def delete(self, relation_id: str) -> None:
+        """Delete a relation."""
         with self._changing:
-            self.relation(number)
-            self.store.delete(number)
+            self.relation(relation_id)
+            self.store.delete(relation_id)
             with self._ready:
-                del self._relations[number]
-                self._learned.pop(number, None)
+                del self._relations[relation_id]
+                self._adapted.pop(relation_id, None)
 
-    def answers(self, number: str, head: str, k: int, known: bool, threshold: float | None) -> list[dict[str, Any]]:
-        """The best tails of a head, with labels; each tells whether the dataset has it already."""
-        relation = self._taught(number)
-        (head, _) = self._known((head, head))
+    def answers(
+        self, relation_id: str, head: str, k: int, known: bool, threshold: float | None
+    ) -> list[dict[str, Any]]:
+        """The predicted tails of a head, best first, with labels and whether the dataset contains the fact."""
+        relation = self._taught(relation_id)
+        (head, _) = self._resolved((head, head))
         graph, facts = self.model.dataset.graph, self.model.dataset.facts
-        same = graph.relations.find(self.relation(number).name)
+        same = graph.relations.find(self.relation(relation_id).name)
         given = {int(tail) for tail in facts.tails(graph.entities.id(head), same)} if same is not None else set()
         found = []
         for answer in relation.predict(head, k, known=known, threshold=threshold):
@@ -112,22 +115,22 @@ class Desk:
             )
         return found
 
-    def explanation(self, number: str, head: str, tail: str) -> dict[str, Any]:
-        """Why a tail is suggested for a head."""
-        return self._taught(number).explain(head, tail).to_dict()
+    def explanation(self, relation_id: str, head: str, tail: str) -> dict[str, Any]:
+        """Why a tail is predicted for a head."""
+        return self._taught(relation_id).explain(head, tail).to_dict()
 
     def _search(self, text: str, k: int) -> list[dict[str, str]]:
-        """Entities by what is typed."""
+        """Entities that match a text."""
         return [{"entity": match.entity, "label": match.label} for match in self.model.search(text, k)]
 
     def label(self, entity: str) -> str:
-        """The label of an entity; its id if it has none, or is none of this dataset's."""
+        """The label of an entity; its id if it has no label or is not in this dataset."""
         graph = self.model.dataset.graph
-        number = graph.entities.find(entity)
-        return entity if number is None else graph.label(number)
+        entity_id = graph.entities.find(entity)
+        return entity if entity_id is None else graph.label(entity_id)
 
     def examples(self) -> list[dict[str, Any]]:
-        """The relations of dev and test that can be tried: their first pairs, and heads to ask about."""
+        """Dev and test relations to try: their first pairs as references, and heads to ask about."""
         entities = self.model.dataset.graph.entities
         found = []
         for task in self.model.dataset.tasks:
@@ -145,44 +148,43 @@ class Desk:
             )
         return found
 
-    def _known(self, pair: Pair) -> Pair:
-        """The ids of a pair that is given by ids or labels."""
+    def _resolved(self, pair: Pair) -> Pair:
+        """A pair of entity ids from ids or labels; an error if one is unknown."""
         entities = self.model.dataset.graph.entities
         head, tail = (entities[self.model.names.id(name)] for name in pair)
         return head, tail
 
-    def _taught(self, number: str) -> TaughtRelation:
-        relation = self.relation(number)
+    def _taught(self, relation_id: str) -> TaughtRelation:
+        relation = self.relation(relation_id)
         with self._ready:
-            found = self._learned.get(number)
+            found = self._adapted.get(relation_id)
             if found is not None and found[0] is relation:
-                self._learned.move_to_end(number)
+                self._adapted.move_to_end(relation_id)
                 return found[1]
-        learned = self._learn(relation)
+        adapted = self._adapt(relation)
         with self._ready:
-            if self._relations.get(number) is relation:  # it may have been judged or deleted meanwhile
-                self._remember(relation, learned)
-        return learned
+            if self._relations.get(relation_id) is relation:  # unless it was judged or deleted in the meantime
+                self._remember(relation, adapted)
+        return adapted
 
-    def _learn(self, relation: StoredRelation) -> TaughtRelation:
-        pairs = [*relation.of_kind("reference"), *relation.of_kind("accepted")]
+    def _adapt(self, relation: StoredRelation) -> TaughtRelation:
+        true = [*relation.of_kind("reference"), *relation.of_kind("accepted")]
         names = self.model.names
-        false = relation.of_kind("rejected")
-        numbers, rejected = (
+        references, rejected = (
             np.array([[names.id(name) for name in pair] for pair in some], np.int64).reshape(-1, 2)
-            for some in (pairs, false)
+            for some in (true, relation.of_kind("rejected"))
         )
-        learned = self.model.taught(numbers, relation.name, rejected=rejected)
-        learned.candidate_scores(numbers[:1, 0])  # so that the first answer does not wait for what all answers need
-        return learned
+        adapted = self.model.taught(references, relation.name, rejected=rejected)
+        adapted.candidate_scores(references[:1, 0])  # so that the first query does not wait for it
+        return adapted
 
-    def _keep(self, relation: StoredRelation, learned: TaughtRelation) -> None:
+    def _keep(self, relation: StoredRelation, adapted: TaughtRelation) -> None:
         with self._ready:
             self._relations[relation.id] = relation
-            self._remember(relation, learned)
+            self._remember(relation, adapted)
 
-    def _remember(self, relation: StoredRelation, learned: TaughtRelation) -> None:
-        self._learned[relation.id] = relation, learned
-        self._learned.move_to_end(relation.id)
-        while len(self._learned) > MOST_LEARNED:
-            self._learned.popitem(last=False)
+    def _remember(self, relation: StoredRelation, adapted: TaughtRelation) -> None:
+        self._adapted[relation.id] = relation, adapted
+        self._adapted.move_to_end(relation.id)
+        while len(self._adapted) > MAX_ADAPTED:
+            self._adapted.popitem(last=False)

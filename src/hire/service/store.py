@@ -1,4 +1,4 @@
-"""The relations that were taught, in one SQLite file: what was answered with success is there after any crash."""
+"""Taught relations in one SQLite file: a change that was confirmed survives any crash."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Kind = Literal["reference", "accepted", "rejected"]
 Pair = tuple[str, str]  # head, tail
 
 VERSION = 1
-SECONDS_TO_WAIT = 5.0  # for another process that is writing
+SECONDS_TO_WAIT = 5.0  # while another process is writing
 SCHEMA = """
 CREATE TABLE relations (
   number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -37,7 +37,7 @@ CREATE TABLE pairs (
 
 @dataclass(frozen=True)
 class StoredRelation:
-    """What a person said about a relation, in the order in which it was said."""
+    """A taught relation: its references and the verdicts on other pairs, in the order they were given."""
 
     id: str
     name: str
@@ -48,13 +48,13 @@ class StoredRelation:
         return [pair for pair, of_pair in self.pairs.items() if of_pair == kind]
 
     def with_pair(self, pair: Pair, kind: Kind | None) -> StoredRelation:
-        """The same with a pair said anew, or with None, unsaid."""
+        """The same relation with a pair of another kind or, with None, without the pair."""
         pairs = {other: of_other for other, of_other in self.pairs.items() if other != pair}
         return StoredRelation(self.id, self.name, pairs if kind is None else {**pairs, pair: kind})
 
 
 class RelationStore:
-    """Relations by id; each change is on the disk when its method returns."""
+    """Relations by id; each change is on disk when its method returns."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -75,13 +75,13 @@ class RelationStore:
                 self._connection.execute(f"PRAGMA user_version = {VERSION}")
             elif version != VERSION:
                 raise HireError(
-                    "is not a file of taught relations that this version reads",
+                    "is not a file of taught relations, or was written by another version",
                     file=path,
-                    remedy="name another file with --state",
+                    remedy="choose another file with --state",
                 )
 
     def close(self) -> None:
-        """Write what is in the journal into the file itself, and close it."""
+        """Merge the write-ahead log into the file, and close it."""
         with self._lock:
             self._connection.close()
 
@@ -90,8 +90,8 @@ class RelationStore:
         try:
             yield
         except sqlite3.Error as error:
-            remedy = "check that it may be written to, or name another file with --state"
-            raise HireError(f"cannot be used ({error})", file=self.path, remedy=remedy) from error
+            remedy = "check that it is writable, or choose another file with --state"
+            raise HireError(f"cannot be opened or written ({error})", file=self.path, remedy=remedy) from error
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
@@ -105,7 +105,7 @@ class RelationStore:
             self._connection.execute("COMMIT")
 
     def add(self, name: str, references: Iterable[Pair]) -> StoredRelation:
-        """Keep a new relation."""
+        """Save a new relation."""
         relation = StoredRelation(secrets.token_hex(8), name, dict.fromkeys(references, "reference"))
         with self._changing() as connection:
             connection.execute("INSERT INTO relations (id, name) VALUES (?, ?)", (relation.id, name))
@@ -115,8 +115,8 @@ class RelationStore:
             )
         return relation
 
-    def say(self, relation: str, pair: Pair, kind: Kind | None) -> None:
-        """Keep what is said of a pair, in place of what was said before; None keeps nothing of it."""
+    def set_kind(self, relation: str, pair: Pair, kind: Kind | None) -> None:
+        """Save the kind of a pair in place of its previous one; None removes the pair."""
         with self._changing() as connection:
             connection.execute("DELETE FROM pairs WHERE relation = ? AND head = ? AND tail = ?", (relation, *pair))
             if kind is not None:
@@ -125,12 +125,12 @@ class RelationStore:
                 )
 
     def delete(self, relation: str) -> None:
-        """Forget a relation."""
+        """Delete a relation."""
         with self._changing() as connection:
             connection.execute("DELETE FROM relations WHERE id = ?", (relation,))
 
     def all(self) -> list[StoredRelation]:
-        """Every relation, in the order in which they were taught."""
+        """All relations, in the order they were taught."""
         with self._lock, self._explained():
             rows = self._connection.execute("SELECT id, name FROM relations ORDER BY number").fetchall()
             found = {row[0]: StoredRelation(*row) for row in rows}
