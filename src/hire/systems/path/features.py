@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hire.systems.path.graph import EvidenceGraph
+from hire.systems.path.graph import Edges, EvidenceGraph
+from hire.systems.path.reduced import ReducedGraph
 from hire.systems.path.rules import PATH_FIGURES, Rules, paths_between
 from hire.util.arrays import FloatArray, IntArray, expand_rows
 
@@ -72,6 +75,20 @@ class ReferenceEvidence:
         self._figures = np.stack([of_one.figures for of_one in paths]).mean(axis=0)  # [figures, kinds]
         self._linked = np.stack([of_one.linked for of_one in paths]).mean(axis=0)  # [3]
 
+    def without(self, facts: IntArray) -> ReferenceEvidence:
+        """The same references in the graph without some facts [n, 3]."""
+        graph = ReducedGraph(self.graph, facts)
+        if np.isin(self.pairs, graph.ends).any():
+            return ReferenceEvidence(graph, self.pairs, self.hidden)
+        _ = self.summary, self._shares, self._popularity  # what the references say stays, and is not found out again
+        found = copy(self)
+        found.graph = graph
+        found._shares = [self._shares_without(graph, side) for side in (HEAD, TAIL)]
+        known, features = self._computed
+        stays = ~np.isin(known, graph.ends)
+        found._computed = known[stays], features[stays]
+        return found
+
     @cached_property
     def kind_features(self) -> FloatArray:
         """The features of each kind of edge, [kinds, KIND_FEATURES], scaled to about one."""
@@ -122,9 +139,7 @@ class ReferenceEvidence:
         for side in (HEAD, TAIL):
             entries = graph.profiles(self.pairs[:, side], self.hidden)
             kinds = graph.profile_kinds[entries.numbers]
-            profiles[side][entries.owners, kinds] = (
-                np.log1p(graph.profile_counts[entries.numbers]) * graph.rarity[kinds]
-            )
+            profiles[side][entries.owners, kinds] = np.log1p(graph.entry_counts(entries.numbers)) * graph.rarity[kinds]
         return np.asarray(profiles / np.maximum(np.linalg.norm(profiles, axis=-1, keepdims=True), 1e-6))
 
     @cached_property
@@ -136,9 +151,7 @@ class ReferenceEvidence:
         graph = self.graph
         found = []
         for side in (HEAD, TAIL):
-            edges = graph.leaving(self.pairs[:, side], self.hidden)
-            rarity = graph.tuple_rarity(edges.numbers)
-            whole = np.bincount(edges.owners, rarity, minlength=len(self.pairs))
+            edges, rarity, whole = self._tuples(side)
             targets, kinds = graph.targets[edges.numbers], graph.kinds[edges.numbers]
             back = graph.leaving_over(targets, graph.inverse(kinds))
             owners = edges.owners[back.owners]
@@ -146,6 +159,26 @@ class ReferenceEvidence:
             keys, places = np.unique(owners * graph.entity_count + graph.targets[back.numbers], return_inverse=True)
             found.append((keys, np.bincount(places, parts, minlength=len(keys)).astype(np.float32)))
         return found
+
+    def _tuples(self, side: int) -> tuple[Edges, FloatArray, NDArray[Any]]:
+        """The edges that leave the reference heads or tails, the rarity of their tuples, and its sums, [shots]."""
+        edges = self.graph.leaving(self.pairs[:, side], self.hidden)
+        rarity = self.graph.tuple_rarity(edges.numbers)
+        return edges, rarity, np.bincount(edges.owners, rarity, minlength=len(self.pairs))
+
+    def _shares_without(self, graph: ReducedGraph, side: int) -> tuple[NDArray[np.int64], FloatArray]:
+        """`_shares` where entities, but not the references themselves, have lost edges."""
+        keys, parts = self._shares[side]
+        edges, rarity, whole = self._tuples(side)
+        targets, kinds, entities = graph.removed  # tuples are found from their targets
+        lost = graph.inverse(kinds).astype(np.int64) * graph.entity_count + targets
+        tuples = graph.kinds[edges.numbers].astype(np.int64) * graph.entity_count + graph.targets[edges.numbers]
+        rows, columns = np.nonzero(lost[:, None] == tuples)
+        owners = edges.owners[columns]
+        places = np.searchsorted(keys, owners * graph.entity_count + entities[rows])
+        parts = parts.copy()
+        np.subtract.at(parts, places, (rarity[columns] / np.maximum(1e-6, whole[owners])).astype(np.float32))
+        return keys, np.maximum(parts, 0)
 
     def _shares_of(self, entities: IntArray, side: int) -> FloatArray:
         """The part of each reference's neighbourhood tuples that each entity has, [entities, shots]."""
@@ -202,7 +235,7 @@ class ReferenceEvidence:
         """Cosines with the profiles of the references, [2, entities, shots], popularity and degree, [entities]."""
         graph, shots = self.graph, len(self.pairs)
         entries = graph.profiles(entities, self.hidden)
-        kinds, counts = graph.profile_kinds[entries.numbers], graph.profile_counts[entries.numbers]
+        kinds, counts = graph.profile_kinds[entries.numbers], graph.entry_counts(entries.numbers)
         values = (np.log1p(counts) * graph.rarity[kinds]).astype(np.float32)
         products = np.empty((len(kinds), 2 * shots + 3), np.float32)
         np.multiply(values[:, None], self._profile_columns[kinds], out=products[:, :-3])
@@ -250,7 +283,7 @@ class ReferenceEvidence:
 
     def degrees(self, entities: IntArray) -> FloatArray:
         """The feature "degree" of some entities: log(1 + degree) / 5, without the edges of the hidden relation."""
-        degrees = self.graph.degrees[entities]
+        degrees = self.graph.degrees_of(entities)
         for kind in self._hidden_kinds:
             degrees = degrees - self.graph.counts(entities, kind)
         return (np.log1p(degrees) / 5).astype(np.float32)

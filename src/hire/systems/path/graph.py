@@ -109,7 +109,7 @@ class EvidenceGraph:
 
     def passed(self, entities: IntArray, hidden: int | None = None) -> NDArray[np.bool_]:
         """Which entities are no such hubs that the middle hop of a walk leaves them out."""
-        degrees = self.degrees[entities]
+        degrees = self.degrees_of(entities)
         if hidden is not None:
             degrees = degrees - self.counts(entities, hidden) - self.counts(entities, hidden + self.relation_count)
         return np.asarray(degrees <= MAX_DEGREE)
@@ -126,8 +126,20 @@ class EvidenceGraph:
         """How many edges of a kind leave each entity."""
         places = self._entries(entities, kinds)
         counts = np.zeros(places.shape, np.int64)
-        counts[places >= 0] = self.profile_counts[places[places >= 0]]
+        counts[places >= 0] = self.entry_counts(places[places >= 0])
         return counts
+
+    def entry_counts(self, entries: IntArray) -> NDArray[np.int64]:
+        """How many edges some entries of profiles stand for."""
+        return self.profile_counts[entries]
+
+    def log_fans_of(self, edges: IntArray) -> FloatArray:
+        """Of each edge the logarithm of the fan-out at its source and at its target, [edges, 2]."""
+        return self.log_fans[edges]
+
+    def degrees_of(self, entities: IntArray) -> NDArray[np.int64]:
+        """The number of edges that leave some entities."""
+        return self.degrees[entities]
 
     def _entries(self, entities: IntArray, kinds: IntArray | int) -> NDArray[np.int64]:
         """The number of the profile's entry of each entity and kind, or -1."""
@@ -139,7 +151,7 @@ class EvidenceGraph:
 
     def tuple_rarity(self, edges: NDArray[np.int64]) -> FloatArray:
         """How much it says of an entity that an edge leaves it for just this target: as `rarity`, of the tuple."""
-        rarity: FloatArray = np.log((self.entity_count + 1) / (np.exp(self.log_fans[edges, 1]) + 1))
+        rarity: FloatArray = np.log((self.entity_count + 1) / (np.exp(self.log_fans_of(edges)[:, 1]) + 1))
         return rarity
 
     @cached_property

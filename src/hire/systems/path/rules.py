@@ -81,7 +81,7 @@ def _two_hops(
     reached = first[entries.owners].astype(np.int64) * graph.kind_count + graph.profile_kinds[entries.numbers]
     found = np.minimum(np.searchsorted(keys, reached), len(keys) - 1)
     same = keys[found] == reached
-    ends = np.bincount(found[same], graph.profile_counts[entries.numbers[same]], minlength=len(keys))
+    ends = np.bincount(found[same], graph.entry_counts(entries.numbers[same]), minlength=len(keys))
     return keys, ends.astype(np.float64)
 
 

@@ -85,7 +85,7 @@ class Tails:
             _float(np.concatenate([evidence.entity_features(entities), of_task], axis=1)),
             _long(entries.owners),
             _long(graph.profile_kinds[entries.numbers]),
-            _float(np.log1p(graph.profile_counts[entries.numbers])),
+            _float(np.log1p(graph.entry_counts(entries.numbers))),
         )
         return cls(entities, back, evidence.similarities(entities, TAIL), inputs, ends, place)
 
@@ -323,7 +323,7 @@ def _alike(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: I
 def _layer(evidence: ReferenceEvidence, hop: _Hop, *, backwards: bool = False) -> Layer:
     """The edges of a hop; those that were numbered the other way round have the inverse kind and exchanged fans."""
     graph = evidence.graph
-    kinds, log_fans = graph.kinds[hop.numbers], graph.log_fans[hop.numbers]
+    kinds, log_fans = graph.kinds[hop.numbers], graph.log_fans_of(hop.numbers)
     if backwards:
         kinds, log_fans = graph.inverse(kinds), log_fans[:, ::-1]
     return Layer(_long(hop.sources), _long(kinds), _long(hop.targets), _float(log_fans))
