@@ -34,7 +34,7 @@ format: $(READY)
 # The documentation as a site, in site/; the picture of the architecture follows the imports.
 docs: $(DOCS_READY)
 	@$(BIN)/python tools/architecture.py
-	@$(BIN)/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 bench: $(READY)
 	@$(PIP) install polars==2.1.0 duckdb==2.0.0
