@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,47 +19,48 @@ import numpy as np
 import torch
 
 from hire.data.dataset import FewShotDataset
+from hire.data.dataset import FewShotDataset
 from hire.data.open import open_dataset
+from hire.embeddings.settings import EmbeddingSettings
 from hire.embeddings.trainer import EmbeddingTrainer
-from hire.systems.base import FewShotModel
-from hire.systems.ensemble import HirePath
+from hire.systems.base import FewShotSystem, Support
+from hire.systems.ensemble import Ensemble
 from hire.systems.hire.trainer import HireTrainer
 from hire.systems.path.trainer import PathTrainer
-from hire.training.settings import PRESETS
+from hire.training.settings import PRESETS, preset
 
 STEPS, EMBEDDING_STEPS, SHOTS = 50, 200, 3
 HEADS, CANDIDATES = 8, 25
 
 
-def scores_of(model: FewShotModel, dataset: FewShotDataset) -> list[str]:
+def scores_of(system: FewShotSystem, dataset: FewShotDataset) -> list[str]:
     """The scores of some heads and candidates of every dev task."""
     found: list[float] = []
     for task in dataset.split("dev", SHOTS):
         candidates = np.arange(len(dataset.graph.entities)) if task.candidates is None else np.sort(task.candidates)
-        hidden = model.hiding(task.relation)
-        relation = hidden.adapt(np.asarray(task.pairs[:SHOTS]), candidates)
+        state = system.adapt(Support(np.asarray(task.pairs[:SHOTS]), candidates, relation=task.relation))
         some = candidates[:: max(1, len(candidates) // CANDIDATES)][:CANDIDATES]
-        found += hidden.score(relation, np.asarray(task.pairs[SHOTS : SHOTS + HEADS, 0]), some).flatten().tolist()
+        found += system.score(state, np.asarray(task.pairs[SHOTS : SHOTS + HEADS, 0]), some).flatten().tolist()
     return [value.hex() for value in found]
 
 
 def measure(dataset: FewShotDataset, steps: int) -> dict[str, Any]:
     """Everything that must not change by accident."""
     found: dict[str, Any] = {}
-    for name, settings in PRESETS.items():
-        settings = settings.changed(
-            embedding={"steps": EMBEDDING_STEPS}, training={"steps": 3_000}, path_training={"steps": 800}
-        )
-        embedding = EmbeddingTrainer(dataset.graph, settings.embedding)
+    for name in PRESETS:
+        chosen = preset(name).settings
+        of_hire = chosen.members["hire"].settings if name == "best" else chosen
+        of_hire = replace(of_hire, training=replace(of_hire.training, steps=3_000))
+        embedding = EmbeddingTrainer(dataset.graph, EmbeddingSettings(steps=EMBEDDING_STEPS))
         found[f"{name}/embeddings"] = [embedding.train_step().hex() for _ in range(embedding.steps)][-STEPS:]
-        trainer = HireTrainer(dataset, embedding.embeddings(), settings.model, settings.training)
+        trainer = HireTrainer(dataset, embedding.embeddings(), of_hire)
         found[f"{name}/hire"] = [trainer.train_step().hex() for _ in range(steps)]
-        model: FewShotModel = trainer.model()
-        if settings.path.members:
-            paths = PathTrainer(dataset, settings.path, settings.path_training)
+        system: FewShotSystem = trainer.system()
+        if name == "best":
+            paths = PathTrainer(dataset, chosen.members["path"].settings)
             found[f"{name}/path"] = [paths.train_step().hex() for _ in range(min(steps, paths.steps))]
-            model = HirePath(trainer.model(), paths.model())
-        found[f"{name}/scores"] = scores_of(model, dataset)
+            system = Ensemble({"hire": system, "path": paths.system()}, {"hire": 0.3, "path": 1.0})
+        found[f"{name}/scores"] = scores_of(system, dataset)
     return found
 
 

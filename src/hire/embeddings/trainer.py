@@ -1,10 +1,9 @@
-"""Embeddings of the background graph: entities and relations, inverse relations included."""
+"""Learns embeddings of the background graph: entities and relations, inverse relations included."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -13,35 +12,99 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hire.data.graph import KnowledgeGraph
-from hire.embeddings.scores import COMPLEX, TRANSLATIONAL, EmbeddingName, logits, widths
-from hire.embeddings.tables import RowTable
+from hire.embeddings.scores import COMPLEX, TRANSLATIONAL, logits, widths
+from hire.embeddings.settings import Embeddings, EmbeddingSettings
 from hire.errors import HireError
+from hire.optim.settings import OptimizerSettings
+from hire.optim.tables import RowTable
+from hire.optim.trainer import Loss, Rows, Trainer
 from hire.util.randomness import random_stream
 
-
-@dataclass(frozen=True)
-class EmbeddingSettings:
-    """How embeddings are learned."""
-
-    model: EmbeddingName = "transe"
-    dimension: int = 100
-    batch_size: int = 1024
-    negatives: int = 512  # entities drawn for each batch, shared by all of its triples
-    steps: int = 20_000  # at most
-    passes: int = 100  # over all triples, in both directions, at most: a small graph needs fewer steps
-    rate: float = 6e-2  # of row-wise Adam, falling linearly to 2%
-    margin: float = 9.0  # of the translational models
-    adversarial: float = 1.0  # how much the harder negatives count more
-    regularization: float = 1e-3  # of complex-n3, on the cubes of absolute values
-    seed: int = 0
+FINAL_RATE = 0.02
 
 
-@dataclass(frozen=True)
-class Embeddings:
-    """What was learned: one vector for each entity, and one for each relation and each inverse."""
+class TripleBatch(NamedTuple):
+    """Triples, half of them seen from their tails, and entities that serve all of them as false tails."""
 
-    entities: Tensor  # [entities, width]: for transd, embedding and projection behind one another
-    relations: Tensor  # [2 * relations, width]: for transh and transd, translation and direction
+    heads: NDArray[np.int64]  # [batch]
+    relations: NDArray[np.int64]  # [batch]: of an inverse, with the number of relations added
+    tails: NDArray[np.int64]  # [batch]
+    negatives: NDArray[np.int64]  # [negatives]
+
+
+class EmbeddingTrainer(Trainer[TripleBatch]):
+    """Learns embeddings of a graph."""
+
+    def __init__(self, graph: KnowledgeGraph, settings: EmbeddingSettings, device: torch.device | str = "cpu") -> None:
+        if settings.model in COMPLEX and settings.dimension % 2:
+            raise HireError(
+                f"{settings.model} has a real and an imaginary half: {settings.dimension} dimensions are odd",
+                remedy="choose an even number",
+            )
+        self.graph = graph
+        self.settings = settings
+        self._triples = np.asarray(graph.triples)
+        generator = torch.Generator().manual_seed(settings.seed)
+        scale = (settings.margin + 2) / settings.dimension if settings.model in TRANSLATIONAL else 0.1
+
+        def table(rows: int, width: int) -> RowTable:
+            weights = torch.empty(rows, width).uniform_(-scale, scale, generator=generator)
+            weights[:, settings.dimension :] *= 0.1  # projections begin small: the model begins as TransE
+            return RowTable(weights.to(device))
+
+        entity_width, relation_width = widths(settings.model, settings.dimension)
+        self.entities = table(len(graph.entities), entity_width)
+        self.relations = table(2 * len(graph.relations), relation_width)
+        super().__init__(
+            OptimizerSettings(table_learning_rate=settings.learning_rate, final_rate=FINAL_RATE),
+            steps=min(settings.steps, math.ceil(settings.epochs * 2 * len(self._triples) / settings.batch_size)),
+            seed=settings.seed,
+            tables={"entities": self.entities, "relations": self.relations},
+        )
+
+    def batch(self, step: int) -> TripleBatch:
+        """Triples at random, and negatives."""
+        settings, graph = self.settings, self.graph
+        generator = random_stream(settings.seed, "embeddings", step)
+        chosen = self._triples[generator.integers(0, len(self._triples), settings.batch_size)].astype(np.int64)
+        inverse = generator.random(settings.batch_size) < 0.5
+        heads, tails = np.where(inverse, chosen[:, 2], chosen[:, 0]), np.where(inverse, chosen[:, 0], chosen[:, 2])
+        relations = chosen[:, 1] + inverse * len(graph.relations)
+        return TripleBatch(heads, relations, tails, generator.integers(0, len(graph.entities), settings.negatives))
+
+    def loss(self, batch: TripleBatch) -> Loss:
+        """The loss of the triples against all negatives."""
+        size = len(batch.heads)
+        distinct = (
+            *np.unique(np.concatenate([batch.heads, batch.tails, batch.negatives]), return_inverse=True),
+            *np.unique(batch.relations, return_inverse=True),
+        )
+        entity_ids, positions, relation_ids, relation_positions = (
+            torch.from_numpy(ids).to(self.entities.weights.device) for ids in distinct
+        )
+        of_entities, of_relations = self.entities.rows(entity_ids), self.relations.rows(relation_ids)
+        vectors = F.embedding(positions, of_entities)
+        head, tail, false = vectors[:size], vectors[size : 2 * size], vectors[2 * size :]
+        value = self._value(head, F.embedding(relation_positions, of_relations), tail, false)
+        rows = [Rows(self.entities, entity_ids, of_entities), Rows(self.relations, relation_ids, of_relations)]
+        return Loss(value, rows)
+
+    def _value(self, head: Tensor, relation: Tensor, tail: Tensor, false: Tensor) -> Tensor:
+        settings = self.settings
+        alone = (vectors[:, None] for vectors in (head, relation, tail))  # each triple a group of its own
+        positive = logits(settings.model, settings.margin, *alone)[:, 0, 0]  # [batch]
+        if settings.model in TRANSLATIONAL:
+            return (_negative_loss(settings, head, relation, false) - F.logsigmoid(positive).mean()) / 2
+        negative = logits(settings.model, settings.margin, head, relation, false)  # [batch, negatives]
+        correction = math.log(len(self.entities.weights) / settings.negatives)
+        loss = (torch.logsumexp(torch.cat([positive[:, None], negative + correction], -1), -1) - positive).mean()
+        if settings.model == "complex-n3":
+            loss = loss + settings.regularization * (_cubes(head) + _cubes(relation) + _cubes(tail))
+        return loss
+
+    def embeddings(self) -> Embeddings:
+        """What has been learned so far."""
+        return Embeddings(self.entities.weights.cpu(), self.relations.weights.cpu())
 
 
 class _NegativeLoss(torch.autograd.Function):
@@ -74,99 +137,6 @@ class _NegativeLoss(torch.autograd.Function):
 def _cubes(vectors: Tensor) -> Tensor:
     real, imaginary = vectors.chunk(2, dim=-1)
     return (real.square() + imaginary.square()).clamp_min(1e-12).pow(1.5).sum(-1).mean()
-
-
-class EmbeddingTrainer:
-    """Learns embeddings of a graph step by step; a step depends on the seed and its number alone."""
-
-    def __init__(self, graph: KnowledgeGraph, settings: EmbeddingSettings, device: torch.device | str = "cpu") -> None:
-        if settings.model in COMPLEX and settings.dimension % 2:
-            raise HireError(
-                f"{settings.model} has a real and an imaginary half: {settings.dimension} dimensions are odd",
-                remedy="choose an even number",
-            )
-        self.graph = graph
-        self.settings = settings
-        self.step = 0
-        self._triples = np.asarray(graph.triples)
-        self.steps = min(settings.steps, math.ceil(settings.passes * 2 * len(self._triples) / settings.batch_size))
-        generator = torch.Generator().manual_seed(settings.seed)
-        scale = (settings.margin + 2) / settings.dimension if settings.model in TRANSLATIONAL else 0.1
-
-        def table(rows: int, width: int) -> RowTable:
-            weights = torch.empty(rows, width).uniform_(-scale, scale, generator=generator)
-            weights[:, settings.dimension :] *= 0.1  # projections begin small: the model begins as TransE
-            return RowTable(weights.to(device))
-
-        entity_width, relation_width = widths(settings.model, settings.dimension)
-        self.entities = table(len(graph.entities), entity_width)
-        self.relations = table(2 * len(graph.relations), relation_width)
-
-    def tables(self) -> dict[str, RowTable]:
-        """The tables by name, for checkpoints."""
-        return {"entities": self.entities, "relations": self.relations}
-
-    def train_step(self) -> float:
-        """One step; returns its loss."""
-        settings, graph = self.settings, self.graph
-        generator = random_stream(settings.seed, "embeddings", self.step)
-        chosen = self._triples[generator.integers(0, len(self._triples), settings.batch_size)].astype(np.int64)
-        inverse = generator.random(settings.batch_size) < 0.5
-        heads, tails = np.where(inverse, chosen[:, 2], chosen[:, 0]), np.where(inverse, chosen[:, 0], chosen[:, 2])
-        kinds = chosen[:, 1] + inverse * len(graph.relations)
-        negatives = generator.integers(0, len(graph.entities), settings.negatives)
-        rate = settings.rate * max(0.02, 1 - self.step / self.steps)
-        loss = _step(settings, self.entities, self.relations, (heads, kinds, tails, negatives), rate)
-        self.step += 1
-        return loss
-
-    def embeddings(self) -> Embeddings:
-        """What has been learned so far."""
-        return Embeddings(self.entities.weights.cpu(), self.relations.weights.cpu())
-
-
-def pretrain(graph: KnowledgeGraph, settings: EmbeddingSettings) -> Embeddings:
-    """Learn embeddings of a graph; the same seed gives the same embeddings on the same machine."""
-    trainer = EmbeddingTrainer(graph, settings)
-    while trainer.step < trainer.steps:
-        trainer.train_step()
-    return trainer.embeddings()
-
-
-def _step(
-    settings: EmbeddingSettings,
-    entities: RowTable,
-    relations: RowTable,
-    batch: tuple[NDArray[np.int64], ...],
-    rate: float,
-) -> float:
-    heads, kinds, tails, negatives = batch
-    size = len(heads)
-    distinct = (
-        *np.unique(np.concatenate([heads, tails, negatives]), return_inverse=True),
-        *np.unique(kinds, return_inverse=True),
-    )
-    entity_numbers, places, relation_numbers, kind_places = (
-        torch.from_numpy(numbers).to(entities.weights.device) for numbers in distinct
-    )
-    of_entities, of_relations = entities.rows(entity_numbers), relations.rows(relation_numbers)
-    vectors = F.embedding(places, of_entities)
-    head, tail, false = vectors[:size], vectors[size : 2 * size], vectors[2 * size :]
-    relation = F.embedding(kind_places, of_relations)
-    alone = (vectors[:, None] for vectors in (head, relation, tail))  # each triple a group of its own
-    positive = logits(settings.model, settings.margin, *alone)[:, 0, 0]  # [batch]
-    if settings.model in TRANSLATIONAL:
-        loss = (_negative_loss(settings, head, relation, false) - F.logsigmoid(positive).mean()) / 2
-    else:
-        negative = logits(settings.model, settings.margin, head, relation, false)  # [batch, negatives]
-        correction = math.log(len(entities.weights) / settings.negatives)
-        loss = (torch.logsumexp(torch.cat([positive[:, None], negative + correction], -1), -1) - positive).mean()
-        if settings.model == "complex-n3":
-            loss = loss + settings.regularization * (_cubes(head) + _cubes(relation) + _cubes(tail))
-    of_entities, of_relations = torch.autograd.grad(loss, [of_entities, of_relations])
-    entities.update(entity_numbers, of_entities, rate)
-    relations.update(relation_numbers, of_relations, rate)
-    return loss.item()
 
 
 def _negative_loss(settings: EmbeddingSettings, heads: Tensor, relations: Tensor, negatives: Tensor) -> Tensor:

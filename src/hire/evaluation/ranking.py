@@ -1,4 +1,4 @@
-"""How well a model ranks: filtered ranks of true tails among candidates, and what they amount to."""
+"""How well a system ranks: filtered ranks of true tails among candidates, and what they amount to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hire.data.dataset import FewShotDataset, Task
 from hire.errors import HireError
 from hire.progress import track
-from hire.systems.base import FewShotModel
+from hire.systems.base import FewShotSystem, Support
 from hire.util.arrays import IntArray
 from hire.util.randomness import random_stream
 
@@ -46,7 +46,7 @@ class Ranks:
 def rank(scores: NDArray[np.float32], true: IntArray, filtered_rows: IntArray, filtered_columns: IntArray) -> Ranks:
     """Rank the true column of each row of scores [queries, candidates], other true tails taken out."""
     if np.isnan(scores).any():
-        raise HireError("the model gives scores that are not numbers", remedy="train it again with a smaller step")
+        raise HireError("the system gives scores that are not numbers", remedy="train it again with a smaller step")
     rows = np.arange(len(scores))
     of_true = scores[rows, true].copy()
     scores[filtered_rows, filtered_columns] = -np.inf
@@ -60,27 +60,27 @@ def rank(scores: NDArray[np.float32], true: IntArray, filtered_rows: IntArray, f
 
 
 def rank_task(
-    model: FewShotModel, dataset: FewShotDataset, task: Task, shots: int, *, among_all: bool = False
+    system: FewShotSystem, dataset: FewShotDataset, task: Task, shots: int, *, among_all: bool = False
 ) -> Ranks:
     """The ranks of a task's queries: all pairs but the first `shots`, which are the references."""
     everything = np.arange(len(dataset.graph.entities))
     candidates = everything if among_all or task.candidates is None else np.sort(task.candidates)
-    model = model.hiding(task.relation)
-    relation = model.adapt(np.asarray(task.pairs[:shots]), None if candidates is everything else candidates)
-    return rank_queries(model, dataset, task.relation, relation, np.asarray(task.pairs[shots:]), candidates)
+    among = None if candidates is everything else candidates
+    state = system.adapt(Support(np.asarray(task.pairs[:shots]), among, relation=task.relation))
+    return rank_queries(system, dataset, task.relation, state, np.asarray(task.pairs[shots:]), candidates)
 
 
 def rank_queries(
-    model: FewShotModel, dataset: FewShotDataset, number: int, relation: Any, queries: IntArray, candidates: IntArray
+    system: FewShotSystem, dataset: FewShotDataset, relation: int, state: Any, queries: IntArray, candidates: IntArray
 ) -> Ranks:
-    """The ranks of queries [n, 2] of the relation with a number, as the model learned it, among sorted candidates."""
+    """The ranks of queries [n, 2] of a relation, in the state that a system has of it, among sorted candidates."""
     true = np.searchsorted(candidates, queries[:, 1])
     at_once = max(1, SCORES_AT_ONCE // len(candidates))
     parts = []
     for start in range(0, len(queries), at_once):
         part = slice(start, start + at_once)
-        scores = model.score(relation, queries[part, 0], candidates).numpy()
-        rows, tails = dataset.facts.all_tails(queries[part, 0], number)
+        scores = system.score(state, queries[part, 0], candidates).numpy()
+        rows, tails = dataset.facts.all_tails(queries[part, 0], relation)
         columns = np.minimum(np.searchsorted(candidates, tails), len(candidates) - 1)
         others = (candidates[columns] == tails) & (tails != queries[part, 1][rows])
         parts.append(rank(scores, true[part], rows[others], columns[others]))
@@ -88,11 +88,11 @@ def rank_queries(
 
 
 def evaluate(
-    model: FewShotModel, dataset: FewShotDataset, split: str, shots: int, *, among_all: bool = False, seed: int = 0
+    system: FewShotSystem, dataset: FewShotDataset, split: str, shots: int, *, among_all: bool = False, seed: int = 0
 ) -> dict[str, Any]:
-    """All figures of a split as plain data: each kind of rank with confidence intervals, and each relation."""
+    """All metrics of a split as plain data: each kind of rank with confidence intervals, and each relation."""
     tasks = dataset.split(split, shots)
-    ranks = {task.name: rank_task(model, dataset, task, shots, among_all=among_all) for task in tasks}
+    ranks = {task.name: rank_task(system, dataset, task, shots, among_all=among_all) for task in tasks}
     everything = Ranks.joined(ranks.values())
     return {
         "split": split,
@@ -107,7 +107,7 @@ def evaluate(
 
 
 def evaluate_draws(
-    model: FewShotModel,
+    system: FewShotSystem,
     dataset: FewShotDataset,
     split: str,
     shots: int,
@@ -116,19 +116,19 @@ def evaluate_draws(
     among_all: bool = False,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """The figures of realistic ranks where the references of each task are drawn at random, several times.
+    """The metrics of realistic ranks where the references of each task are drawn at random, several times.
 
-    Each draw's figures, their mean and their standard deviation (of a sample), as plain data.
+    Each draw's metrics, their mean and their standard deviation (of a sample), as plain data.
     """
     of_draws = []
     with track("Drawing references", draws) as advance:
         for draw in range(draws):
             generator = random_stream(seed, "references", draw)
             tasks = [replace(task, pairs=generator.permutation(task.pairs)) for task in dataset.split(split, shots)]
-            ranks = Ranks.joined(rank_task(model, dataset, task, shots, among_all=among_all) for task in tasks)
+            ranks = Ranks.joined(rank_task(system, dataset, task, shots, among_all=among_all) for task in tasks)
             of_draws.append(metrics(ranks.realistic))
             advance(1)
-    values = np.array([list(found.values()) for found in of_draws])  # [draws, figures]
+    values = np.array([list(found.values()) for found in of_draws])  # [draws, metrics]
     spread = values.std(axis=0, ddof=1) if draws > 1 else np.zeros(values.shape[1])
     return {
         "split": split,
@@ -143,12 +143,12 @@ def evaluate_draws(
 
 def metrics(ranks: NDArray[Any], seed: int | None = None) -> dict[str, Any]:
     """Mean reciprocal rank and hits; with a seed, bootstrap intervals over the queries beside each."""
-    values = np.stack([1 / ranks, *(ranks <= most for most in HITS)], axis=1)  # [queries, figures]
+    values = np.stack([1 / ranks, *(ranks <= most for most in HITS)], axis=1)  # [queries, metrics]
     names = ["mrr", *(f"hits@{most}" for most in HITS)]
     found: dict[str, Any] = dict(zip(names, values.mean(axis=0).tolist(), strict=True))
     if seed is not None:
-        means = _resamples(len(ranks), seed) @ values / len(ranks)  # [resamples, figures]
-        ends = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)  # [2, figures]
+        means = _resamples(len(ranks), seed) @ values / len(ranks)  # [resamples, metrics]
+        ends = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)  # [2, metrics]
         found |= {f"{name}_interval": ends[:, i].tolist() for i, name in enumerate(names)}
     return found
 

@@ -1,32 +1,71 @@
-"""The plainest few-shot system with embeddings: the mean difference of the references is the relation (TransE)."""
+"""The plainest few-shot system with embeddings: the mean of t - h over the references is the relation (TransE)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
 from torch import Tensor
 
+from hire.data.dataset import FewShotDataset
 from hire.embeddings.distances import squared_distances
-from hire.systems.base import FewShotModel, as_tensor
+from hire.embeddings.settings import EmbeddingSettings
+from hire.systems.base import Capability, FewShotSystem, Resources, Support, as_tensor
 from hire.util.arrays import IntArray
 
 
-class MeanTranslation(FewShotModel):
-    """R = mean(t - h) over the references, score = -||h + R - t||."""
+@dataclass(frozen=True)
+class MeanTranslationSettings:
+    """Which embeddings; those of a model that translates make sense."""
 
-    name = "transe"
+    embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
+
+
+class MeanTranslation(FewShotSystem):
+    """R = mean(t - h) over the references, score = -||h + R - t||^2."""
+
+    name = "mean-translation"
+    summary = "TransE embeddings; the relation is the mean of t - h over the references"
+    paper = "after Bordes et al., Translating Embeddings for Modeling Multi-relational Data, NeurIPS 2013"
+    settings_type: ClassVar[type[MeanTranslationSettings]] = MeanTranslationSettings
+    capabilities: frozenset[Capability] = frozenset({"vectors"})
 
     def __init__(self, entities: Tensor) -> None:
         self.entities = entities  # [entities, dim]
 
-    def adapt(self, references: IntArray, candidates: IntArray | None = None) -> Tensor:
+    def adapt(self, support: Support) -> Tensor:
         """The mean translation, [dim]."""
-        heads, tails = (self.entities[as_tensor(column)] for column in references.T)
+        heads, tails = (self.entities[as_tensor(column)] for column in support.pairs.T)
         return (tails - heads).mean(dim=0)
 
-    def score(self, relation: Tensor, heads: IntArray, tails: IntArray) -> Tensor:
+    def score(self, state: Tensor, heads: IntArray, tails: IntArray) -> Tensor:
         """Minus the squared distance from the translated head."""
-        translated = self.entities[as_tensor(heads)] + relation
-        return -squared_distances(translated, self.entities[as_tensor(tails)])
+        translated = self.entities[as_tensor(heads)] + state
+        return -squared_distances(translated, self.entities[as_tensor(tails)]).cpu()
 
     def vectors(self, entities: IntArray) -> Tensor:
         """The embeddings of some entities."""
         return self.entities[as_tensor(entities)]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The embeddings."""
+        return {"entities": self.entities}
+
+    @classmethod
+    def restore(
+        cls,
+        dataset: FewShotDataset,
+        settings: MeanTranslationSettings,
+        tensors: dict[str, Tensor],
+        device: torch.device | str = "cpu",
+    ) -> MeanTranslation:
+        """With the embeddings that were saved."""
+        return cls(tensors["entities"].to(device))
+
+    @classmethod
+    def without_training(
+        cls, dataset: FewShotDataset, settings: MeanTranslationSettings, resources: Resources
+    ) -> MeanTranslation:
+        """With pre-trained embeddings."""
+        return cls(resources.embeddings(settings.embedding).entities.to(resources.device))

@@ -1,58 +1,36 @@
-"""From a dataset to a run: embeddings, training, choice on dev, checkpoints; interrupted and resumed is the same."""
+"""From a dataset to a run: each part is trained, the best step chosen on dev, and all of it can be resumed."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from hire.data.dataset import FewShotDataset
 from hire.data.open import open_dataset
-from hire.embeddings.tables import RowTable
-from hire.embeddings.trainer import Embeddings, EmbeddingSettings, EmbeddingTrainer
+from hire.embeddings.settings import Embeddings, EmbeddingSettings
 from hire.errors import HireError
 from hire.evaluation.ranking import evaluate
-from hire.progress import track
-from hire.systems.base import FewShotModel
-from hire.systems.hire.trainer import HireTrainer
-from hire.systems.path.trainer import PathTrainer
-from hire.training.curves import curves_svg
-from hire.training.run import (
-    CONFIG,
-    METRICS,
-    PARTS,
-    PATH_MODEL,
-    PATH_STATE,
-    STATE,
-    fingerprint,
-    load_embeddings,
-    load_model,
-    load_optimizer,
-    optimizer_tensors,
-    read_config,
-    run_config,
-    save_embeddings,
-    save_model,
-)
+from hire.systems.base import FewShotSystem
+from hire.systems.registry import system_class
+from hire.training.card import write_card
+from hire.training.embedding import embeddings_of, load_embeddings
+from hire.training.loop import STATE, Entry, Stage, train
+from hire.training.run import CONFIG, MEMBERS, MODEL, read_config, restore, run_config, save_system
 from hire.training.settings import RunSettings, preset
-from hire.util.files import atomic_file, cache_directory
-from hire.util.tensors import load_tensors, save_tensors, write_json
+from hire.util.settings import items
+from hire.util.tensors import write_json
 
-CURVES, CARD, TENSORBOARD = "curves.svg", "README.md", "tensorboard"
-SECONDS_BETWEEN_STATES = 60.0  # of pre-training
+TENSORBOARD = "tensorboard"
+EVALUATED_SHOTS = (1, 3, 5)
 
 
-def fit(
+def train_run(
     source: str | Path,
     run: str | Path,
     settings: RunSettings | None = None,
@@ -61,258 +39,121 @@ def fit(
     resume: bool = False,
     max_minutes: float | None = None,
     device: str = "cpu",
+    threads: int = 1,
     tensorboard: bool = False,
 ) -> dict[str, Any]:
-    """Train a HiRe on a dataset into a run; returns the figures of the best step on dev.
+    """Train a system on a dataset into a run; returns the metrics of the best step on dev.
 
     Embeddings are those of a file, or from the cache, or learned first; max_minutes counts them in.
     """
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
     run, settings = Path(run), settings or preset()
     dataset = open_dataset(source)
-    shots = _looked_at(dataset, settings)
+    _check_dev(dataset)
     config = run_config(dataset, str(source), settings, embeddings)
     if resume:
         _check_same(run, config)
     elif (run / CONFIG).exists():
-        raise HireError("is a run already", file=run, remedy="say --resume to go on with it, or choose another place")
+        raise HireError(
+            "the run folder already exists", file=run, remedy="give --resume to continue it, or choose another folder"
+        )
     elif run.exists() and not run.is_dir():
-        raise HireError("is a file", file=run, remedy="choose another place for the run")
-    writer = _tensorboard(run) if tensorboard else None
-    if embeddings is None:
-        start = embeddings_of(dataset, settings.embedding, device)
+        raise HireError("is a file", file=run, remedy="choose another folder for the run")
     else:
-        start = load_embeddings(embeddings, dataset, settings.embedding.dimension)
-    trainer = HireTrainer(dataset, start, settings.model, settings.training, device)
-    history: list[dict[str, Any]] = []
-    if resume and (run / STATE).exists():
-        _load_state(trainer, run / STATE)
-        lines = (run / METRICS).read_text("utf-8").splitlines()
-        history = [entry for entry in map(json.loads, lines) if entry["step"] <= trainer.step]
-    elif not resume:
         run.mkdir(parents=True, exist_ok=True)
         write_json(run / CONFIG, config)
-    finished = _train(trainer, run, history, settings, shots, deadline, writer)
-    if not history:  # stopped before the first look at dev
-        history = [_look(trainer, shots)]
-        save_model(run, trainer.model())
-    best = _best(history)
-    if finished and settings.path.members:
-        finished = _train_paths(PathTrainer(dataset, settings.path, settings.path_training), run, deadline)
-        if finished:
-            best = {**best, "dev": dev_figures(load_model(run, dataset), dataset, shots)}
-    _write_card(run, dataset, settings, trainer.step, best)
-    return {**best, "finished": finished, "steps": trainer.step}
+    writer = _tensorboard(run) if tensorboard else None
+    workshop = Workshop(dataset, torch.device(device), embeddings, deadline, threads, writer)
+    result = workshop.train(run, settings.system, settings.settings)
+    write_card(run, dataset, settings, result)
+    return result
 
 
-def _train(
-    trainer: HireTrainer,
-    run: Path,
-    history: list[dict[str, Any]],
-    settings: RunSettings,
-    shots: tuple[int, ...],
-    deadline: float | None,
-    writer: Any,
-) -> bool:
-    """Train to the end, or to the deadline; on an interruption the step is finished and kept first."""
-    steps = settings.training.steps
-    note = ""
-    with track("Training", steps) as advance, _postponed_interruption() as interrupted:
-        advance(trainer.step)
-        while trainer.step < steps and not _given_up(history, settings.fit.patience):
-            loss = trainer.train_step()
-            advance(1, f"loss {loss:.3f}{note}")
-            if trainer.step % settings.fit.evaluate_every == 0 or trainer.step == steps:
-                history.append(_look(trainer, shots))
-                trainer.losses = []
-                if _best(history) is history[-1]:
-                    save_model(run, trainer.model())
-                _save_state(trainer, run, history)
-                note = f", dev MRR {history[-1]['dev']['mean']:.3f}, best {_best(history)['dev']['mean']:.3f}"
-                if writer is not None:
-                    _write_scalars(writer, history[-1])
-            elif interrupted() or (deadline is not None and time.monotonic() > deadline):
-                _save_state(trainer, run, history)
-            if interrupted():
-                raise KeyboardInterrupt
-            if deadline is not None and time.monotonic() > deadline:
-                return trainer.step == steps
-    return True
+@dataclass(frozen=True)
+class Workshop:
+    """Where systems are trained: the resources they may ask for, and what trains them."""
+
+    dataset: FewShotDataset
+    device: torch.device
+    embeddings_file: Path | None = None
+    deadline: float | None = None
+    threads: int = 1
+    writer: Any = None
+    parts: Mapping[str, FewShotSystem] = field(default_factory=dict)
+
+    def embeddings(self, settings: EmbeddingSettings) -> Embeddings:
+        """Embeddings of the background graph."""
+        if self.embeddings_file is not None:
+            return load_embeddings(self.embeddings_file, self.dataset, settings.dimension)
+        return embeddings_of(self.dataset, settings, self.device)
+
+    def evaluate(self, system: FewShotSystem) -> float:
+        """The mean MRR on dev."""
+        return dev_metrics(system, self.dataset)["mean"]
+
+    def train(self, folder: Path, name: str, settings: Any) -> dict[str, Any]:
+        """Train a system into a folder, its parts first; returns the metrics of the best step."""
+        kind = system_class(name)
+        parts: dict[str, FewShotSystem] = {}
+        for part, (system, of_part) in kind.parts(settings).items():
+            result = self.train(folder / MEMBERS / part, system, of_part)
+            if not result["finished"]:
+                return {**result, "part": part}
+            parts[part] = restore(folder / MEMBERS / part, system, of_part, self.dataset, self.device)
+        workshop = replace(self, parts=parts)
+        trainer = kind.trainer(self.dataset, settings, workshop)
+        folder.mkdir(parents=True, exist_ok=True)
+        if trainer is None:
+            return workshop._without_training(folder, kind, settings)
+        shots = _possible_shots(self.dataset, trainer.shots)
+        stage = Stage(
+            f"Training {name}",
+            folder / STATE,
+            self.deadline,
+            trainer.selection,
+            lambda: dev_metrics(trainer.system(), self.dataset, shots),
+            lambda: save_system(folder, trainer.system(), settings),
+            self.writer,
+            self.threads,
+        )
+        finished, entries = train(trainer, stage)
+        return {**_best(entries), "finished": finished, "steps": trainer.step}
+
+    def _without_training(self, folder: Path, kind: type[FewShotSystem], settings: Any) -> dict[str, Any]:
+        if (folder / MODEL).exists():
+            system = restore(folder, kind.name, settings, self.dataset, self.device)
+        else:
+            system = kind.without_training(self.dataset, settings, self)
+            save_system(folder, system, settings)
+        return {"step": 0, "dev": dev_metrics(system, self.dataset), "finished": True, "steps": 0}
 
 
-def _best(history: list[dict[str, Any]]) -> dict[str, Any]:
-    """The first of the best looks at dev."""
-    return max(history, key=lambda entry: float(entry["dev"]["mean"]))
+def _best(entries: list[Entry]) -> Entry:
+    return max(entries, key=lambda entry: float(entry["dev"]["mean"]))
 
 
-def _given_up(history: list[dict[str, Any]], patience: int | None) -> bool:
-    """Whether the last looks at dev, as many as patience has it, brought nothing better."""
-    return patience is not None and bool(history) and len(history) - 1 - history.index(_best(history)) >= patience
-
-
-def embeddings_of(dataset: FewShotDataset, settings: EmbeddingSettings, device: str = "cpu") -> Embeddings:
-    """The embeddings of a dataset's background graph, from the cache if they were learned before.
-
-    What was learned until an interruption is in the cache as well, and is gone on with.
-    """
-    path = embeddings_path(dataset, settings)
-    try:
-        return load_embeddings(path, dataset, settings.dimension)
-    except HireError:  # there is none, or it is damaged and made anew
-        pass
-    found = _learn_embeddings(dataset, settings, path.with_suffix(".state.safetensors"), device)
-    with suppress(HireError, OSError):  # the cache is a convenience
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_embeddings(path, found, dataset)
-        path.with_suffix(".state.safetensors").unlink(missing_ok=True)
-    return found
-
-
-def embeddings_path(dataset: FewShotDataset, settings: EmbeddingSettings) -> Path:
-    """Where embeddings are kept."""
-    state = json.dumps([asdict(settings), fingerprint(dataset)])
-    return cache_directory() / f"embeddings-{hashlib.sha256(state.encode()).hexdigest()[:16]}.safetensors"
-
-
-def _learn_embeddings(dataset: FewShotDataset, settings: EmbeddingSettings, state: Path, device: str) -> Embeddings:
-    trainer = EmbeddingTrainer(dataset.graph, settings, device)
-    with suppress(HireError, KeyError):
-        tensors = load_tensors(state)
-        _load_tables(trainer.tables(), tensors)
-        trainer.step = int(tensors["step"])
-
-    def keep() -> None:
-        with suppress(HireError, OSError):
-            state.parent.mkdir(parents=True, exist_ok=True)
-            save_tensors(state, {**_table_tensors(trainer.tables()), "step": torch.tensor(trainer.step)})
-
-    losses = (trainer.train_step() for _ in range(trainer.step, trainer.steps))
-    _take_steps(f"Embedding with {settings.model}", trainer.steps, losses, keep, start=trainer.step)
-    return trainer.embeddings()
-
-
-def _train_paths(trainer: PathTrainer, run: Path, deadline: float | None) -> bool:
-    """Train the path level into a run, or go on with it; whether it came to its end before the deadline."""
-    if (run / PATH_MODEL).exists():
-        return True
-    if (run / PATH_STATE).exists():
-        _load_state(trainer, run / PATH_STATE)
-    steps = trainer.steps
-
-    def keep() -> None:
-        save_tensors(run / PATH_STATE, _state(trainer))
-
-    _take_steps("Path level", steps, trainer.steps_left(), keep, start=trainer.step, deadline=deadline)
-    if trainer.step < steps:
-        return False
-    save_tensors(run / PATH_MODEL, trainer.averaged_network.state_dict())
-    (run / PATH_STATE).unlink(missing_ok=True)
-    return True
-
-
-def _take_steps(
-    name: str,
-    steps: int,
-    losses: Iterator[float],
-    keep: Callable[[], None],
-    *,
-    start: int,
-    deadline: float | None = None,
-) -> None:
-    """Train to the end or to the deadline; what was learned is kept now and then, and on an interruption."""
-    kept = time.monotonic()
-    with track(name, steps) as advance, _postponed_interruption() as interrupted:
-        advance(start)
-        for loss in losses:
-            advance(1, f"loss {loss:.3f}")
-            now = time.monotonic()
-            over = deadline is not None and now > deadline
-            if interrupted() or over or now - kept > SECONDS_BETWEEN_STATES:
-                keep()
-                kept = now
-            if interrupted():
-                raise KeyboardInterrupt
-            if over:
-                return
-
-
-@contextmanager
-def _postponed_interruption() -> Iterator[Callable[[], bool]]:
-    """Hold back SIGINT and SIGTERM, and tell when one has come: half a step must never be kept."""
-    came: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, lambda number, _frame: came.append(number)) for number in numbers]
-    try:
-        yield lambda: bool(came)
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
-
-
-def _looked_at(dataset: FewShotDataset, settings: RunSettings) -> tuple[int, ...]:
-    """For how many references dev is looked at: what the settings say, as far as the dev tasks have triples."""
-    tasks = dataset.split("dev")
-    if not tasks:
-        raise HireError("has no dev tasks to choose the best step on", file=dataset.name, remedy="build it with some")
-    fewest = min(len(task.pairs) for task in tasks)
-    possible = tuple(shots for shots in settings.evaluated_shots if shots < fewest)
-    if not possible:
-        dataset.split("dev", min(settings.evaluated_shots))  # tells which task has too few
-    return possible
-
-
-def _look(trainer: HireTrainer, shots: tuple[int, ...]) -> dict[str, Any]:
-    figures = dev_figures(trainer.model(), trainer.dataset, shots)
-    return {"step": trainer.step, "loss": sum(trainer.losses) / max(1, len(trainer.losses)), "dev": figures}
-
-
-def dev_figures(model: FewShotModel, dataset: FewShotDataset, shots: tuple[int, ...]) -> dict[str, float]:
+def dev_metrics(
+    system: FewShotSystem, dataset: FewShotDataset, shots: tuple[int, ...] | None = None
+) -> dict[str, float]:
     """MRR on dev for each number of shots, and their mean."""
-    figures = {f"{k}-shot": evaluate(model, dataset, "dev", k)["realistic"]["mrr"] for k in shots}
-    return {**figures, "mean": sum(figures.values()) / len(figures)}
+    shots = shots or _possible_shots(dataset, EVALUATED_SHOTS)
+    metrics = {f"{k}-shot": evaluate(system, dataset, "dev", k)["realistic"]["mrr"] for k in shots}
+    return {**metrics, "mean": sum(metrics.values()) / len(metrics)}
 
 
-def _save_state(trainer: HireTrainer, run: Path, history: list[dict[str, Any]]) -> None:
-    with atomic_file(run / METRICS) as partial:
-        partial.write_text("".join(json.dumps(entry) + "\n" for entry in history), "utf-8")
-    with atomic_file(run / CURVES) as partial:
-        partial.write_text(curves_svg(history), "utf-8")
-    save_tensors(run / STATE, _state(trainer))
+def _check_dev(dataset: FewShotDataset) -> None:
+    if not dataset.split("dev"):
+        raise HireError("has no dev tasks to choose the best step on", file=dataset.name, remedy="build it with some")
+    dataset.split("dev", min(EVALUATED_SHOTS))  # tells which task has too few triples
 
 
-def _state(trainer: HireTrainer | PathTrainer) -> dict[str, Tensor]:
-    """Everything needed to go on."""
-    tensors = _table_tensors(trainer.tables())
-    for name, network in _networks(trainer).items():
-        tensors |= {f"{name}.{part}": tensor for part, tensor in network.state_dict().items()}
-    tensors |= optimizer_tensors(trainer.optimizer)
-    return tensors | {"step": torch.tensor(trainer.step), "losses": torch.tensor(trainer.losses, dtype=torch.float64)}
-
-
-def _load_state(trainer: HireTrainer | PathTrainer, path: Path) -> None:
-    tensors = load_tensors(path)
-    for name, network in _networks(trainer).items():
-        network.load_state_dict({part: tensors[f"{name}.{part}"] for part in network.state_dict()})
-    _load_tables(trainer.tables(), tensors)
-    load_optimizer(trainer.optimizer, tensors)
-    trainer.step = int(tensors["step"])
-    trainer.losses = tensors["losses"].tolist()
-
-
-def _networks(trainer: HireTrainer | PathTrainer) -> dict[str, nn.Module]:
-    return {"network": trainer.network, "averaged": trainer.averaged_network}
-
-
-def _table_tensors(tables: dict[str, RowTable]) -> dict[str, Tensor]:
-    return {f"{name}.{part}": tensor for name, table in tables.items() for part, tensor in table.state().items()}
-
-
-def _load_tables(tables: dict[str, RowTable], tensors: dict[str, Tensor]) -> None:
-    for name, table in tables.items():
-        table.load({part: tensors[f"{name}.{part}"] for part in table.state()})
+def _possible_shots(dataset: FewShotDataset, shots: tuple[int, ...]) -> tuple[int, ...]:
+    """Those numbers of references that leave every dev task a query."""
+    fewest = min(len(task.pairs) for task in dataset.split("dev"))
+    possible = tuple(k for k in shots if k < fewest)
+    if not possible:
+        dataset.split("dev", min(shots))  # tells which task has too few
+    return possible
 
 
 def _tensorboard(run: Path) -> Any:
@@ -323,23 +164,13 @@ def _tensorboard(run: Path) -> Any:
     return SummaryWriter(str(run / TENSORBOARD))
 
 
-def _write_scalars(writer: Any, entry: dict[str, Any]) -> None:
-    writer.add_scalar("loss", entry["loss"], entry["step"])
-    for name, value in entry["dev"].items():
-        writer.add_scalar(f"dev MRR/{name}", value, entry["step"])
-    writer.flush()
-
-
 def _check_same(run: Path, config: dict[str, Any]) -> None:
-    before = read_config(run)
-    if before["dataset"]["fingerprint"] != config["dataset"]["fingerprint"]:
+    before, now = read_config(run), json.loads(json.dumps(config))
+    if before["dataset"]["fingerprint"] != now["dataset"]["fingerprint"]:
         raise HireError("was begun with another dataset", file=run, remedy="give the same DATASET, or another -o")
-    now = json.loads(json.dumps(config))
+    old, new = ({**dict(items(part["settings"])), **_other(part)} for part in (before, now))
     changed = [
-        f"{name} is {value!r}, was {before[part].get(name)!r}"
-        for part in PARTS
-        for name, value in now[part].items()
-        if value != before[part].get(name)
+        f"{name} is {new.get(name)!r}, was {old.get(name)!r}" for name in {**old, **new} if _differ(name, old, new)
     ]
     if changed:
         raise HireError(
@@ -349,26 +180,13 @@ def _check_same(run: Path, config: dict[str, Any]) -> None:
         )
 
 
-def _write_card(
-    run: Path,
-    dataset: FewShotDataset,
-    settings: RunSettings,
-    steps: int,
-    best: dict[str, Any],
-) -> None:
-    training = settings.training
-    figures = ", ".join(f"{name} {value:.3f}" for name, value in best["dev"].items())
-    text = f"""# HiRe on {dataset.name}
+def _other(config: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "system": config["system"],
+        "embeddings": config["embeddings"],
+        **dict(items(config["teaching"], "teaching")),
+    }
 
-Few-shot knowledge graph completion: ranks the tail of (head, relation, ?) for a relation taught by a few examples.
 
-- trained for {steps:,} of {training.steps:,} steps, regime `{training.regime}`, seed {training.seed}, \
-shots {", ".join(map(str, training.shots))}
-- chosen on dev at step {best["step"]:,}: MRR {figures}
-- `model.safetensors` holds HiRe's weights, `path.safetensors` those of the path level if there is one
-- `config.json` has all settings, `metrics.jsonl` and `curves.svg` the course
-
-Use it with the dataset it was trained on: `hire evaluate {run.name}`. It knows the entities of that dataset only.
-"""
-    with atomic_file(run / CARD) as partial:
-        partial.write_text(text, "utf-8")
+def _differ(name: str, old: dict[str, Any], new: dict[str, Any]) -> bool:
+    return name not in old or name not in new or bool(old[name] != new[name])

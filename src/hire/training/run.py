@@ -1,12 +1,16 @@
-"""A run as a folder: settings, weights, everything needed to go on, metrics, a picture and a model card."""
+"""A run as a folder: config.json, weights, everything needed to resume, metrics, curves, a model card.
+
+A system that is made of others has each of them in a folder of its own below `members`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import platform
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,33 +18,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import hire
 from hire import __version__
 from hire.data.dataset import FewShotDataset
-from hire.embeddings.trainer import Embeddings
 from hire.errors import HireError
 from hire.evaluation.calibration import Calibration
-from hire.systems.base import FewShotModel
-from hire.systems.ensemble import HirePath
-from hire.systems.hire.model import Hire
-from hire.systems.hire.network import HireNetwork
-from hire.systems.hire.settings import HireSettings
-from hire.systems.path.graph import EvidenceGraph
-from hire.systems.path.model import PathModel
-from hire.systems.path.network import PathNetwork
-from hire.systems.path.settings import PathSettings
+from hire.systems.base import FewShotSystem
+from hire.systems.registry import system_class
 from hire.training.settings import RunSettings
 from hire.util.files import explain_os_errors
 from hire.util.tensors import load_tensors, save_tensors, write_json
 
-CONFIG, MODEL, STATE, METRICS = "config.json", "model.safetensors", "state.safetensors", "metrics.jsonl"
-PATH_MODEL, PATH_STATE, CALIBRATION = "path.safetensors", "path-state.safetensors", "calibration.json"
-PARTS = ("model", "training", "embedding", "fit", "path", "path_training")  # of the settings
-FORMAT = 3
+CONFIG, MODEL, CALIBRATION, MEMBERS = "config.json", "model.safetensors", "calibration.json", "members"
+FORMAT = 4
 SAMPLES, SAMPLE_BYTES = 64, 1 << 16  # of a file of weights: millions of entities are too much to read for a checksum
 
 
 def fingerprint(dataset: FewShotDataset) -> str:
-    """What a model's numbers mean: the names of entities and relations, and the graph between them."""
+    """What a system's ids mean: the names of entities and relations, and the graph between them."""
     digest = hashlib.sha256()
     graph = dataset.graph
     for array in (graph.entities.text, graph.entities.offsets, graph.relations.text, graph.triples):
@@ -48,47 +43,35 @@ def fingerprint(dataset: FewShotDataset) -> str:
     return digest.hexdigest()
 
 
-def save_model(run: Path, model: Hire) -> None:
-    """Write the weights of a model into a run."""
-    network = {f"network.{name}": tensor for name, tensor in model.network.state_dict().items()}
-    save_tensors(run / MODEL, {"entities": model.entities, "projections": model.projections, **network})
-
-
-def save_embeddings(path: Path, embeddings: Embeddings, dataset: FewShotDataset) -> None:
-    """Write embeddings, and of which graph they are."""
-    tensors = {"entities": embeddings.entities, "relations": embeddings.relations}
-    save_tensors(path, tensors, {"fingerprint": fingerprint(dataset)})
-
-
-def load_embeddings(path: Path, dataset: FewShotDataset, dimension: int) -> Embeddings:
-    """Read embeddings that `save_embeddings` wrote; an error if they are of another graph, or too narrow."""
-    from safetensors import safe_open
-
-    tensors = load_tensors(path)
-    with safe_open(path, "pt") as opened:
-        of = (opened.metadata() or {}).get("fingerprint")
-    if of != fingerprint(dataset) or not {"entities", "relations"} <= tensors.keys():
-        raise HireError(f"has no embeddings of {dataset.name!r}", file=path, remedy="hire pretrain makes them")
-    if min(tensors[name].shape[1] for name in ("entities", "relations")) < dimension:
-        raise HireError(
-            f"has {tensors['entities'].shape[1]} dimensions, not {dimension}", file=path, remedy="say --dimension"
-        )
-    return Embeddings(tensors["entities"], tensors["relations"])
-
-
 def run_config(
     dataset: FewShotDataset, source: str, settings: RunSettings, embeddings: Path | None = None
 ) -> dict[str, Any]:
-    """What a run is: its dataset, its settings, and where its embeddings came from."""
-    parts = {part: asdict(getattr(settings, part)) for part in PARTS}
-    if embeddings is not None:
-        parts["embedding"] = {"file": str(embeddings), "dimension": settings.embedding.dimension}
+    """What a run is: its system, every setting, its dataset, and the versions it was made with."""
     return {
         "format": FORMAT,
-        "hire": __version__,
+        "versions": {
+            "hire": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+        },
+        "commit": _commit(),
+        **settings.to_plain(),
         "dataset": {"name": dataset.name, "source": source, "fingerprint": fingerprint(dataset)},
-        **parts,
+        "embeddings": None if embeddings is None else str(embeddings),
     }
+
+
+def _commit() -> str | None:
+    """The commit of this program's source, where it is run from a checkout."""
+    place = Path(hire.__file__).parent
+    if not any((parent / ".git").exists() for parent in place.parents):
+        return None
+    try:
+        command = ["git", "-C", str(place), "rev-parse", "HEAD"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
 
 
 def read_config(run: Path) -> dict[str, Any]:
@@ -96,16 +79,33 @@ def read_config(run: Path) -> dict[str, Any]:
     path = run / CONFIG
     try:
         config: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        known = config["format"] == FORMAT and {"dataset", *PARTS} <= config.keys()
+        number = config["format"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise HireError(f"is not a run ({error})", file=run, remedy="hire train makes one") from error
-    if not known:
-        raise HireError("was written by another version", file=path, remedy="train again with this version")
+    if number != FORMAT:
+        raise HireError(
+            f"has format {number!r}; this version reads format {FORMAT}",
+            file=path,
+            remedy="train again with this version, or use the version that wrote it",
+        )
+    missing = {"system", "settings", "teaching", "dataset"} - config.keys()
+    if missing:
+        raise HireError(f"lacks {', '.join(sorted(missing))}", file=path, remedy="train again")
     return config
 
 
-def load_model(run: Path, dataset: FewShotDataset) -> FewShotModel:
-    """The model of a run, for the dataset it was trained on."""
+def read_run_settings(run: Path) -> RunSettings:
+    """The system and the settings of a run."""
+    config = read_config(run)
+    try:
+        return RunSettings.from_plain(config)
+    except HireError as error:
+        problem = error.problems[0]
+        raise HireError(problem.message, file=run / CONFIG, remedy=problem.remedy) from error
+
+
+def load_system(run: Path, dataset: FewShotDataset, device: torch.device | str = "cpu") -> FewShotSystem:
+    """The system of a run, for the dataset it was trained on."""
     config = read_config(run)
     if config["dataset"]["fingerprint"] != fingerprint(dataset):
         raise HireError(
@@ -113,41 +113,59 @@ def load_model(run: Path, dataset: FewShotDataset) -> FewShotModel:
             file=run,
             remedy=f"its dataset was {config['dataset']['source']!r}",
         )
-    tensors = load_tensors(run / MODEL)
-    network = HireNetwork(HireSettings(**config["model"]))
-    weights = {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
-    with _explain_misfit(run / MODEL):
-        network.load_state_dict(weights)
-        hire = Hire(network.eval(), tensors["entities"], tensors["projections"], config["training"]["seed"])
-    settings = PathSettings(**config["path"])
-    if not settings.members or not (run / PATH_MODEL).exists():  # or training has not come to it yet
-        return hire
-    paths = PathNetwork(settings)
-    with _explain_misfit(run / PATH_MODEL):
-        paths.load_state_dict(load_tensors(run / PATH_MODEL))
-    graph = EvidenceGraph.of(dataset, train_facts=config["path_training"]["train_facts"])
-    return HirePath(hire, PathModel(paths.eval(), graph))
+    settings = read_run_settings(run)
+    return restore(run, settings.system, settings.settings, dataset, device)
+
+
+def restore(
+    folder: Path, system: str, settings: Any, dataset: FewShotDataset, device: torch.device | str = "cpu"
+) -> FewShotSystem:
+    """The system whose weights a folder holds."""
+    kind = system_class(system)
+    tensors = _tensors(folder, kind, settings)
+    with _explain_misfit(folder / MODEL):
+        return kind.restore(dataset, settings, tensors, device)
+
+
+def _tensors(folder: Path, kind: type[FewShotSystem], settings: Any) -> dict[str, Tensor]:
+    """The tensors of a folder, and those of its members with their names before them."""
+    path = folder / MODEL
+    if not path.exists():
+        raise HireError("has no weights yet", file=folder, remedy="finish its training: hire train ... --resume")
+    tensors = load_tensors(path)
+    for name, (system, of_part) in kind.parts(settings).items():
+        own = _tensors(folder / MEMBERS / name, system_class(system), of_part)
+        tensors |= {f"{name}.{part}": tensor for part, tensor in own.items()}
+    return tensors
+
+
+def save_system(folder: Path, system: FewShotSystem, settings: Any) -> None:
+    """Write the weights of a system into a folder, but those of its members, which are in theirs."""
+    members = tuple(f"{name}." for name in type(system).parts(settings))
+    tensors = {name: tensor for name, tensor in system.tensors().items() if not name.startswith(members)}
+    save_tensors(folder / MODEL, tensors)
 
 
 @contextmanager
 def _explain_misfit(path: Path) -> Iterator[None]:
     try:
         yield
-    except (RuntimeError, KeyError) as error:
+    except (RuntimeError, KeyError, ValueError) as error:
         raise HireError("does not fit the settings of the run", file=path, remedy="train again") from error
 
 
 def weights_fingerprint(run: Path) -> str:
     """Which weights a run has: a checksum of evenly spaced samples of their files."""
     digest = hashlib.sha256()
-    for path in (run / MODEL, run / PATH_MODEL):
-        if path.name == PATH_MODEL and not path.exists():
-            continue
+    paths = sorted(run.rglob(MODEL))
+    if not paths:
+        raise HireError("has no weights yet", file=run, remedy="finish its training: hire train ... --resume")
+    for path in paths:
         with explain_os_errors(path), path.open("rb") as stream:
             size = path.stat().st_size
             digest.update(str(size).encode())
-            for place in np.linspace(0, max(0, size - SAMPLE_BYTES), SAMPLES).astype(int).tolist():
-                stream.seek(place)
+            for start in np.linspace(0, max(0, size - SAMPLE_BYTES), SAMPLES).astype(int).tolist():
+                stream.seek(start)
                 digest.update(stream.read(SAMPLE_BYTES))
     return digest.hexdigest()
 
@@ -169,21 +187,4 @@ def read_calibration(run: Path) -> dict[int, Calibration]:
             return {}
         return {int(shots): Calibration.from_dict(found) for shots, found in content["shots"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise HireError(f"is no calibration ({error})", file=path, remedy="hire calibrate makes it anew") from error
-
-
-def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The state of Adam, as named tensors."""
-    state = optimizer.state_dict()["state"]
-    return {f"adam.{number}.{name}": tensor for number, of_one in state.items() for name, tensor in of_one.items()}
-
-
-def load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Go on with a state of Adam."""
-    whole = optimizer.state_dict()
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, tensor in tensors.items():
-        if key.startswith("adam."):
-            _, number, name = key.split(".")
-            state.setdefault(int(number), {})[name] = tensor
-    optimizer.load_state_dict({**whole, "state": state})
+        raise HireError(f"is not a calibration ({error})", file=path, remedy="hire calibrate makes it anew") from error

@@ -1,86 +1,128 @@
-"""All settings of a run in one place, and the presets."""
+"""All that a run depends on besides its dataset: a system, its settings, and how relations are taught; presets."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-from hire.embeddings.trainer import EmbeddingSettings
 from hire.errors import HireError
-from hire.systems.hire.settings import HireSettings
-from hire.systems.hire.trainer import TrainingSettings
-from hire.systems.path.settings import PathSettings, PathTrainingSettings
+from hire.systems.registry import system_class
+from hire.util.files import explain_os_errors
+from hire.util.settings import changed, from_plain, items, to_plain
+
+DEFAULT = "best"
+PRESETS = ("best", "fast", "paper")
+NOTHING = "none"  # TOML has no null
 
 
 @dataclass(frozen=True)
-class FitSettings:
-    """When to look at dev, and when to stop."""
+class TeachingSettings:
+    """Which entities are candidates of a relation that is taught."""
 
-    evaluate_every: int = 500
-    patience: int | None = None  # looks at dev without a better one before training stops; None to go on to the end
+    max_candidates: int = 20_000  # of more, those most like the references' tails
+    type_similarity: float = 0.5  # cosine of the profiles of two types from which on they are alike
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Everything that a run depends on besides its dataset."""
+    """A system with its settings."""
 
-    model: HireSettings = field(default_factory=HireSettings)
-    training: TrainingSettings = field(default_factory=TrainingSettings)
-    embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
-    fit: FitSettings = field(default_factory=FitSettings)
-    path: PathSettings = field(default_factory=lambda: PathSettings(members=0))  # none leave the path level out
-    path_training: PathTrainingSettings = field(default_factory=PathTrainingSettings)
+    system: str
+    settings: Any  # of the system's settings_type
+    teaching: TeachingSettings = field(default_factory=TeachingSettings)
 
-    def changed(self, **parts: Mapping[str, Any]) -> RunSettings:
-        """The same with some settings of some parts changed; None changes nothing."""
-        given = {
-            name: {key: value for key, value in changes.items() if value is not None} for name, changes in parts.items()
-        }
-        return replace(self, **{name: replace(getattr(self, name), **changes) for name, changes in given.items()})
+    @classmethod
+    def of(cls, system: str, content: Mapping[str, Any] | None = None) -> RunSettings:
+        """A system with its defaults, but for what is given as plain data."""
+        given = dict(content or {})
+        teaching = from_plain(TeachingSettings, given.pop("teaching", {}), "teaching")
+        return cls(system, from_plain(system_class(system).settings_type, given), teaching)
 
-    @property
-    def evaluated_shots(self) -> tuple[int, ...]:
-        """For how many references dev is looked at; the choice is by the mean of their MRR."""
-        return (1, 3, 5) if len(set(self.training.shots)) > 1 else self.training.shots[:1]
+    def changed(self, changes: Mapping[str, Any]) -> RunSettings:
+        """The same with some settings changed, by their dotted paths."""
+        found = self
+        for path, value in changes.items():
+            if path.partition(".")[0] == "teaching":
+                found = replace(found, teaching=changed(found.teaching, path.partition(".")[2], value))
+            else:
+                found = replace(found, settings=changed(found.settings, path, value))
+        return found
 
+    def seeded(self, seed: int) -> RunSettings:
+        """The same with another seed, wherever there is one."""
+        seeds = [path for path, _ in items(self.settings) if path.rpartition(".")[2] == "seed"]
+        return self.changed(dict.fromkeys(seeds, seed))
 
-PRESETS = {
-    # All four levels: as `fast`, and the path level on top.
-    "best": RunSettings(path=PathSettings()),
-    # The paper's model, trained for quick results: softmax over shared negatives, many kinds of task, any K.
-    "fast": RunSettings(),
-    # The paper's model, trained as in the paper (section 5.1): what it does not say is in docs/paper-notes.md.
-    "paper": RunSettings(
-        HireSettings(loss="margin", residual=False),
-        TrainingSettings(
-            steps=30_000,
-            shots=(5,),
-            regime="tasks",
-            batches="episodes",
-            tasks=1_024,
-            queries=3,
-            negatives=1,
-            inner_negatives=1,
-            context_references=None,
-            table_rate=1e-3,
-            network_rate=1e-3,
-            final_rate=1.0,
-            averaging=None,
-            embedding_norm=1.0,
-            clip=None,
-        ),
-        EmbeddingSettings(),
-        FitSettings(evaluate_every=1_000, patience=10),
-    ),
-}
+    def to_plain(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"system": self.system, "settings": to_plain(self.settings), "teaching": to_plain(self.teaching)}
 
-
-DEFAULT = "best"
+    @classmethod
+    def from_plain(cls, content: Mapping[str, Any]) -> RunSettings:
+        """What `to_plain` made plain."""
+        return cls.of(content["system"], {**content["settings"], "teaching": content["teaching"]})
 
 
 def preset(name: str = DEFAULT) -> RunSettings:
     """The settings of a preset."""
+    return _parse(_preset(name), f"preset {name}")
+
+
+def _preset(name: str) -> dict[str, Any]:
     if name not in PRESETS:
-        raise HireError(f"unknown preset {name!r}", remedy=f"the presets are {', '.join(PRESETS)}")
-    return PRESETS[name]
+        near = get_close_matches(name, PRESETS, 1)
+        remedy = f"did you mean {near[0]!r}? " if near else ""
+        raise HireError(f"unknown preset {name!r}", remedy=f"{remedy}the presets are {', '.join(PRESETS)}")
+    return tomllib.loads((files("hire.training") / "presets" / f"{name}.toml").read_text("utf-8"))
+
+
+def read_settings(path: Path) -> RunSettings:
+    """The settings of a TOML file in the form of a preset; `preset = "fast"` in it gives what it leaves out."""
+    with explain_os_errors(path):
+        text = path.read_bytes()
+    try:
+        content = tomllib.loads(text.decode())
+    except UnicodeDecodeError as error:
+        raise HireError("is not UTF-8", file=path, remedy="save the file with UTF-8 encoding") from error
+    except tomllib.TOMLDecodeError as error:
+        raise HireError(
+            f"is not valid TOML: {error}", file=path, remedy="see docs/training.md for an example"
+        ) from error
+    base = content.pop("preset", None)
+    try:
+        if base is None:
+            return _parse(content, str(path))
+        return _parse(_merged(_preset(str(base)), content), str(path))
+    except HireError as error:
+        problem = error.problems[0]
+        raise HireError(problem.message, file=path, line=problem.line, remedy=problem.remedy) from error
+
+
+def _parse(content: dict[str, Any], source: str) -> RunSettings:
+    given = {name: value for name, value in content.items() if name not in ("description", "system")}
+    if not isinstance(content.get("system"), str):
+        raise HireError(f"{source} names no system", remedy='begin with system = "hire", or preset = "fast"')
+    return RunSettings.of(content["system"], _without_words(given))
+
+
+def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings over others, section by section; another system brings its own defaults."""
+    if "system" in above and above["system"] != below.get("system"):
+        return dict(above)
+    found = dict(below)
+    for name, value in above.items():
+        before = found.get(name)
+        found[name] = _merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+    return found
+
+
+def _without_words(content: Any) -> Any:
+    """Plain data where the word for nothing has become None."""
+    if isinstance(content, dict):
+        return {name: _without_words(value) for name, value in content.items()}
+    return None if content == NOTHING else content

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
+import torch
 from torch import Tensor
 
 from hire.errors import HireError
@@ -41,3 +43,23 @@ def write_json(path: Path, content: Any) -> None:
     """Write plain data as JSON, whole or not at all."""
     with atomic_file(path) as partial:
         partial.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+T = TypeVar("T")
+
+
+def on_device(value: T, device: torch.device) -> T:
+    """The same with all its tensors on a device, those in tuples, lists and dataclasses included."""
+    if device.type == "cpu":  # where they are made
+        return value
+    moved: Any = value
+    if isinstance(value, Tensor):
+        moved = value.to(device)
+    elif isinstance(value, tuple):
+        parts = [on_device(part, device) for part in value]
+        moved = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    elif isinstance(value, list):
+        moved = [on_device(part, device) for part in value]
+    elif is_dataclass(value) and not isinstance(value, type):
+        moved = replace(value, **{part.name: on_device(getattr(value, part.name), device) for part in fields(value)})
+    return cast(T, moved)

@@ -23,7 +23,7 @@ class Vectors(NamedTuple):
     projections: Tensor  # [..., n, dim]: e_p of MTransD
 
 
-class Relation(NamedTuple):
+class MetaRelation(NamedTuple):
     """What is known of a relation; every part may be refined on the references (Eq. 13-16)."""
 
     translation: Tensor  # [..., dim]: R
@@ -43,23 +43,23 @@ def projected(decoder: Decoder, entities: Vectors, direction: Tensor, shift: Ten
     return entities.embeddings + along * direction
 
 
-def translated(decoder: Decoder, relation: Relation, heads: Vectors) -> Tensor:
+def translated(decoder: Decoder, relation: MetaRelation, heads: Vectors) -> Tensor:
     """h_perp + R, [..., n, dim] (Eq. 9)."""
     translation, direction, shift, _ = (part.unsqueeze(-2) for part in relation)
     return projected(decoder, heads, direction, shift) + translation
 
 
-def projected_tails(decoder: Decoder, relation: Relation, tails: Vectors) -> Tensor:
+def projected_tails(decoder: Decoder, relation: MetaRelation, tails: Vectors) -> Tensor:
     """t_perp, [..., n, dim] (Eq. 9)."""
     return projected(decoder, tails, relation.direction.unsqueeze(-2), relation.tail_shift.unsqueeze(-2))
 
 
-def distances(decoder: Decoder, relation: Relation, moved: Tensor, tails: Vectors) -> Tensor:
+def distances(decoder: Decoder, relation: MetaRelation, moved: Tensor, tails: Vectors) -> Tensor:
     """||h_perp + R - t_perp|| of every translated head [..., n, dim] with every tail: [..., n, tails] (Eq. 10-11)."""
     return distance(squared_distances(moved, projected_tails(decoder, relation, tails)))
 
 
-def own_distances(decoder: Decoder, relation: Relation, moved: Tensor, tails: Vectors) -> Tensor:
+def own_distances(decoder: Decoder, relation: MetaRelation, moved: Tensor, tails: Vectors) -> Tensor:
     """The same for translated heads [..., n, dim] with tails [..., n, m, dim] of their own: [..., n, m]."""
     direction, shift = (part[..., None, None, :] for part in (relation.direction, relation.tail_shift))
     difference = moved.unsqueeze(-2) - projected(decoder, tails, direction, shift)

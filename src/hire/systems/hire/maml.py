@@ -7,17 +7,17 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from hire.systems.hire.entity import Relation
+from hire.systems.hire.entity import MetaRelation
 
 
 def refine(
-    relation: Relation,
-    loss: Callable[[Relation], Tensor],
-    rates: Relation,
+    relation: MetaRelation,
+    loss: Callable[[MetaRelation], Tensor],
+    rates: MetaRelation,
     *,
     steps: int,
     second_order: bool,
-) -> Relation:
+) -> MetaRelation:
     """Move every part of some relations against the gradient of their own losses [tasks].
 
     The losses are summed, so that the step of a task does not depend on the others in the batch and is the same in
@@ -27,10 +27,12 @@ def refine(
         with torch.enable_grad():
             at = relation
             if not second_order:
-                at = Relation(*(part.detach().requires_grad_() for part in relation))
+                at = MetaRelation(*(part.detach().requires_grad_() for part in relation))
             elif not all(part.requires_grad for part in relation):
-                at = Relation(*(part if part.requires_grad else part.detach().requires_grad_() for part in relation))
+                at = MetaRelation(
+                    *(part if part.requires_grad else part.detach().requires_grad_() for part in relation)
+                )
             gradients = torch.autograd.grad(loss(at).sum(), at, create_graph=second_order, materialize_grads=True)
         moved = (part - rate * gradient for part, rate, gradient in zip(relation, rates, gradients, strict=True))
-        relation = Relation(*moved)
+        relation = MetaRelation(*moved)
     return relation

@@ -1,68 +1,97 @@
-"""HiRe: a relation from its references by three levels, context, triplet and entity, refined by MAML."""
+"""A trained HiRe: its network, its tables, and what it makes of a relation's support."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from hire.data.dataset import FewShotDataset
 from hire.data.graph import KnowledgeGraph
 from hire.embeddings.distances import distance, squared_distances
 from hire.errors import HireError
-from hire.systems.base import FewShotModel, LastTails, as_tensor
-from hire.systems.hire.entity import Relation, Vectors, projected_tails, translated
+from hire.systems.base import Capability, FewShotSystem, LastTails, Resources, Support, as_tensor
+from hire.systems.hire.entity import MetaRelation, Vectors, projected_tails, translated
 from hire.systems.hire.network import HireNetwork
+from hire.systems.hire.settings import HireSettings
 from hire.util.arrays import IntArray
 from hire.util.randomness import random_stream
 
-FACTS_OF_A_ROLE = 1_000  # that are looked at to place an entity that was not there at training
+if TYPE_CHECKING:
+    from hire.systems.hire.trainer import HireTrainer
 
 
-class LearnedRelation(NamedTuple):
+class HireState(NamedTuple):
     """A relation as a trained HiRe knows it."""
 
-    relation: Relation
+    relation: MetaRelation
     projected: LastTails[Tensor]  # t_perp of the tails last asked for, [tails, dim]
 
 
-class Hire(FewShotModel):
+class Hire(FewShotSystem):
     """A trained HiRe: its network and its tables."""
 
     name = "hire"
+    summary = "context, triplet and entity level, refined by MAML on the references"
+    paper = "Wu et al., Hierarchical Relational Learning for Few-Shot Knowledge Graph Completion, ICLR 2023"
+    settings_type: ClassVar[type[HireSettings]] = HireSettings
+    capabilities: frozenset[Capability] = frozenset({"vectors", "new-entities"})
 
     def __init__(self, network: HireNetwork, entities: Tensor, projections: Tensor, seed: int = 0) -> None:
         self.network = network
         self.entities = entities  # [entities, dim]
         self.projections = projections  # [entities, dim]
-        self.seed = seed
+        self.seed = seed  # of the negatives that references are refined against
+        self.scale = network.log_temperature.exp().item()
+
+    @classmethod
+    def trainer(cls, dataset: FewShotDataset, settings: HireSettings, resources: Resources) -> HireTrainer:
+        """A trainer that starts from pre-trained embeddings."""
+        from hire.systems.hire.trainer import HireTrainer
+
+        return HireTrainer(dataset, resources.embeddings(settings.embedding), settings, resources.device)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The tables, and the network."""
+        network = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
+        return {"entities": self.entities, "projections": self.projections, **network}
+
+    @classmethod
+    def restore(
+        cls,
+        dataset: FewShotDataset,
+        settings: HireSettings,
+        tensors: dict[str, Tensor],
+        device: torch.device | str = "cpu",
+    ) -> Hire:
+        """With the weights that were saved."""
+        network = HireNetwork(settings.model)
+        network.load_state_dict(
+            {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
+        )
+        entities, projections = (tensors[name].to(device) for name in ("entities", "projections"))
+        return cls(network.to(device).eval(), entities, projections, settings.training.seed)
 
     def _vectors(self, entities: IntArray) -> Vectors:
-        numbers = as_tensor(entities).to(self.entities.device)
-        return Vectors(self.entities[numbers], self.projections[numbers])
+        ids = as_tensor(entities).to(self.entities.device)
+        return Vectors(self.entities[ids], self.projections[ids])
 
     @torch.no_grad()
-    def adapt(self, references: IntArray, candidates: IntArray | None = None) -> LearnedRelation:
-        """Learn a relation from references [shots, 2]: meta relation, then MAML against some of the candidates."""
-        return self._adapt(references, candidates, None)
-
-    @torch.no_grad()
-    def adapt_against(self, references: IntArray, candidates: IntArray | None, rejected: IntArray) -> LearnedRelation:
-        """As `adapt`; the same steps also lead away from the rejected pairs."""
-        heads, tails = (self._vectors(column[None]) for column in rejected.T)
-        return self._adapt(references, candidates, (heads, tails))
-
-    def _adapt(
-        self, references: IntArray, candidates: IntArray | None, rejected: tuple[Vectors, Vectors] | None
-    ) -> LearnedRelation:
+    def adapt(self, support: Support) -> HireState:
+        """The meta relation, refined by MAML against some of the candidates, and away from rejected pairs."""
         self.network.eval()
-        size = len(self.entities) if candidates is None else len(candidates)
-        negatives = self._negatives(references[:, 1], size, candidates)
-        heads, tails = (self._vectors(column[None]) for column in references.T)
+        size = len(self.entities) if support.candidates is None else len(support.candidates)
+        negatives = self._negatives(support.pairs[:, 1], size, support.candidates)
+        heads, tails = (self._vectors(column[None]) for column in support.pairs.T)
+        rejected = None
+        if len(support.rejected):
+            false_heads, false_tails = (self._vectors(column[None]) for column in support.rejected.T)
+            rejected = false_heads, false_tails
         sizes = torch.tensor([size], device=self.entities.device)
         relation = self.network.adapt(heads, tails, self._vectors(negatives[None]), None, sizes, rejected)
-        return LearnedRelation(Relation(*(part[0].detach() for part in relation)), LastTails())
+        return HireState(MetaRelation(*(part[0].detach() for part in relation)), LastTails())
 
     def _negatives(self, true: IntArray, size: int, candidates: IntArray | None) -> IntArray:
         """Some candidates that are none of the true tails, if there are others; always the same."""
@@ -74,15 +103,15 @@ class Hire(FewShotModel):
         return others[:count] if len(others) else drawn[:count]
 
     @torch.no_grad()
-    def score(self, relation: LearnedRelation, heads: IntArray, tails: IntArray) -> Tensor:
+    def score(self, state: HireState, heads: IntArray, tails: IntArray) -> Tensor:
         """Minus the distance, [heads, tails]."""
-        decoder, learned = self.network.settings.decoder, relation.relation
+        decoder, learned = self.network.settings.decoder, state.relation
 
         def project(tails: IntArray) -> Tensor:
             return projected_tails(decoder, learned, self._vectors(tails))
 
         moved = translated(decoder, learned, self._vectors(heads))
-        return -distance(squared_distances(moved, relation.projected.get(tails, project))).cpu()
+        return -distance(squared_distances(moved, state.projected.get(tails, project))).cpu()
 
     def vectors(self, entities: IntArray) -> Tensor:
         """The embeddings of some entities."""
@@ -126,7 +155,7 @@ class Hire(FewShotModel):
         """What a kind of edge says of the entities that it leaves."""
         number = kind % len(graph.relations)
         facts = graph.triples[graph.triples[:, 1] == number]
-        facts = facts[(facts[:, [0, 2]] < len(self.entities)).all(axis=1)][:FACTS_OF_A_ROLE]
+        facts = facts[(facts[:, [0, 2]] < len(self.entities)).all(axis=1)][: self.network.settings.facts_of_a_role]
         if not len(facts):
             name = graph.relations[number]
             raise HireError(f"{name!r} has no fact in the graph to learn it from", remedy="use a background relation")

@@ -9,13 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hire.systems.hire.context import ContextEncoder
-from hire.systems.hire.entity import Relation, Vectors, distances, own_distances, translated
+from hire.systems.hire.entity import MetaRelation, Vectors, distances, own_distances, translated
 from hire.systems.hire.maml import refine
-from hire.systems.hire.settings import HireSettings
+from hire.systems.hire.settings import HireModelSettings
 from hire.systems.hire.triplet import LstmLearner, MeanLearner, SetLearner
-
-REJECTION = 0.3  # weight of what was rejected beside the references; at 1, single verdicts do harm
-
 
 NEVER = -1e4  # a logit; unlike minus infinity it has a gradient, zero, even where no negative is false
 
@@ -23,7 +20,7 @@ NEVER = -1e4  # a logit; unlike minus infinity it has a gradient, zero, even whe
 class HireNetwork(nn.Module):
     """All of HiRe but its tables of entities: the levels, the learned starting points, and the inner step."""
 
-    def __init__(self, settings: HireSettings) -> None:
+    def __init__(self, settings: HireModelSettings) -> None:
         super().__init__()
         self.settings = settings
         dimension = settings.dimension
@@ -46,18 +43,18 @@ class HireNetwork(nn.Module):
         self.log_rates = nn.Parameter(rates.log(), requires_grad=settings.loss == "softmax")
         self.context = ContextEncoder(dimension, heads=settings.context_heads) if settings.context_weight else None
 
-    def meta_relation(self, heads: Tensor, tails: Tensor) -> Relation:
+    def meta_relation(self, heads: Tensor, tails: Tensor) -> MetaRelation:
         """The relation [tasks, dim] of references [tasks, shots, dim], before it is refined (Eq. 6-8)."""
         meta = self.learner(heads, tails)
         translation, *shifts = meta.chunk(4, dim=-1)
         if self.settings.residual:
             gate = torch.sigmoid(self.gate(torch.cat([heads, tails], dim=-1)))
             translation = translation + (gate * (tails - heads)).mean(dim=-2)
-        return Relation(translation, self.direction + shifts[0], *shifts[1:])
+        return MetaRelation(translation, self.direction + shifts[0], *shifts[1:])
 
     def losses(
         self,
-        relation: Relation,
+        relation: MetaRelation,
         heads: Vectors,
         tails: Vectors,
         negatives: Vectors,
@@ -102,27 +99,27 @@ class HireNetwork(nn.Module):
         false: Tensor | None = None,
         candidates: Tensor | None = None,
         rejected: tuple[Vectors, Vectors] | None = None,
-    ) -> Relation:
+    ) -> MetaRelation:
         """The relations of some tasks' references, refined on them and against pairs that were rejected, if any."""
         relation = self.meta_relation(heads.embeddings, tails.embeddings)
         scale = 1.0 if self.settings.loss == "margin" else 1 / self.log_temperature.exp()
 
-        def loss(at: Relation) -> Tensor:  # L(S_r); a mean over the references, so that K does not change the step
+        def loss(at: MetaRelation) -> Tensor:  # L(S_r); a mean over the references, so that K does not change the step
             found = self.losses(at, heads, tails, negatives, false, candidates).mean(dim=-1) * scale
             if rejected is not None:
-                found = found + REJECTION * scale * self._rejection(at, heads, tails, *rejected)
+                found = found + self.settings.rejection_weight * scale * self._rejection(at, heads, tails, *rejected)
             return found
 
         return refine(
             relation,
             loss,
-            Relation(*self.log_rates.exp()),
+            MetaRelation(*self.log_rates.exp()),
             steps=self.settings.inner_steps,
             second_order=self.settings.second_order and self.training,
         )
 
     def _rejection(
-        self, relation: Relation, heads: Vectors, tails: Vectors, false_heads: Vectors, false_tails: Vectors
+        self, relation: MetaRelation, heads: Vectors, tails: Vectors, false_heads: Vectors, false_tails: Vectors
     ) -> Tensor:
         """The loss of some tasks [tasks] for false pairs [tasks, n, dim]: how well they fit beside the references."""
         decoder = self.settings.decoder

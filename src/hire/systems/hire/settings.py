@@ -1,17 +1,21 @@
-"""HiRe's settings."""
+"""HiRe's settings: the model, its training, its optimizer, its embeddings, and the choice of the best step."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from hire.embeddings.settings import EmbeddingSettings
+from hire.optim.settings import OptimizerSettings, SelectionSettings
+from hire.sampling.episodes import Regime
+from hire.sampling.task_pool import TaskShares
 from hire.systems.hire.entity import Decoder
 
 Loss = Literal["softmax", "margin"]
 
 
 @dataclass(frozen=True)
-class HireSettings:
+class HireModelSettings:
     """The architecture, and how its losses are computed."""
 
     dimension: int = 100
@@ -21,17 +25,46 @@ class HireSettings:
     margin: float = 1.0  # gamma of Eq. 12 and 20, for the margin loss
     temperature: float = 8.0  # what distances are multiplied with before the softmax; learned from here
     residual: bool = True  # add the gated mean of t - h to the meta relation
-    learner_start: float = (
-        1.0  # what the learner's last layer is multiplied with at first: with little, R is mean(t - h)
-    )
+    learner_start: float = 1.0  # factor of the learner's last layer at first: with a small one, R is mean(t - h)
     drop_path: float = 0.2
     inner_steps: int = 1  # of MAML; 0 leaves it out
     inner_rate: float = 0.1  # l_r of Eq. 13; learned for each dimension from here with the softmax loss
     inner_negatives: int = 512  # drawn from the candidates when a relation is learned after training
     full_negatives: int = 128  # up to so many candidates, each counts fully in the softmax; C of them beyond it
     crowding: float = 0.5  # count as full_negatives * (C / full_negatives) ** crowding, however many are drawn
-    second_order: bool = True
+    second_order: bool = True  # whether gradients flow through the inner steps
     context_weight: float = 0.05  # lambda of Eq. 21; 0 leaves the context level out
     context_temperature: float = 0.1  # tau of Eq. 5
     false_contexts: int = 1  # N of Eq. 5
     context_heads: int = 1  # of the self-attention over a context
+    rejection_weight: float = 0.3  # of rejected pairs beside the references; at 1, single verdicts do harm
+    facts_of_a_role: int = 1_000  # facts of a relation that are looked at to place an entity that is new
+
+
+@dataclass(frozen=True)
+class HireTrainingSettings:
+    """What HiRe is trained with; the defaults are those of the preset `fast`."""
+
+    steps: int = 3_000
+    shots: tuple[int, ...] = (1, 1, 3, 5, 5)  # each step draws one of them
+    regime: Regime = "in-train"  # or `tasks`, the train relations alone
+    batches: Literal["pooled", "episodes"] = "pooled"  # a pool with several sorts of task, or the paper's episodes
+    shares: TaskShares = field(default_factory=TaskShares)  # of the pool
+    tasks: int = 32  # in a step
+    queries: int = 48  # of a task
+    negatives: int = 128  # shared by the queries of a task; of each query, in the paper's episodes
+    inner_negatives: int = 32  # of these, for the references
+    context_references: int | None = 16  # for which the context loss is computed in a step; None for all
+    embedding_norm: float | None = 1.5  # to which pre-trained embeddings are scaled, in the mean of squares
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class HireSettings:
+    """All settings of HiRe."""
+
+    model: HireModelSettings = field(default_factory=HireModelSettings)
+    training: HireTrainingSettings = field(default_factory=HireTrainingSettings)
+    optimizer: OptimizerSettings = field(default_factory=lambda: OptimizerSettings(ema=0.05, clip=5.0))
+    embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
+    selection: SelectionSettings = field(default_factory=lambda: SelectionSettings(evaluate_every=500))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,109 +11,107 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hire.data.dataset import FewShotDataset
-from hire.embeddings.tables import RowTable, kept_share
-from hire.embeddings.trainer import Embeddings
+from hire.embeddings.settings import Embeddings
+from hire.optim.tables import RowTable
+from hire.optim.trainer import Loss, Rows
 from hire.sampling.contexts import Contexts, ContextSampler, Tuples
-from hire.sampling.episodes import EpisodeBatch, EpisodeSampler, Regime
-from hire.sampling.task_pool import FEWEST_FACTS, TaskPool, TaskShares
+from hire.sampling.episodes import EpisodeBatch, EpisodeSampler
+from hire.sampling.task_pool import FEWEST_FACTS, TaskPool
+from hire.systems.base import SystemTrainer
 from hire.systems.hire.context import info_nce
 from hire.systems.hire.entity import Vectors
 from hire.systems.hire.model import Hire
 from hire.systems.hire.network import HireNetwork
-from hire.systems.hire.settings import HireSettings
+from hire.systems.hire.settings import HireSettings, HireTrainingSettings
 from hire.util.randomness import random_stream
 
 
-@dataclass(frozen=True)
-class TrainingSettings:
-    """How HiRe is trained; the defaults are those of the preset `fast`."""
+class HireBatch(NamedTuple):
+    """What a step is computed from."""
 
-    steps: int = 3_000
-    shots: tuple[int, ...] = (1, 1, 3, 5, 5)  # each step draws one of them
-    regime: Regime = "in-train"
-    batches: Literal["pooled", "episodes"] = "pooled"  # a pool with many kinds of task, or the paper's episodes
-    shares: TaskShares = field(default_factory=TaskShares)  # of the pool
-    tasks: int = 32  # in a step
-    queries: int = 48  # of a task
-    negatives: int = 128  # shared by the queries of a task; of each query, in the paper's episodes
-    inner_negatives: int = 32  # of these, for the references
-    context_references: int | None = 16  # for which the context loss is computed in a step; None for all
-    table_rate: float = 6e-3  # of row-wise Adam, for entities, projections and relations
-    network_rate: float = 1e-3  # of Adam
-    final_rate: float = 0.05  # both fall linearly to this share
-    averaging: float | None = 0.05  # the share of all steps that the averaged weights reach back; None for no average
-    embedding_norm: float | None = 1.5  # to which pre-trained embeddings are scaled, in the mean of squares
-    clip: float | None = 5.0  # largest norm of the network's gradient
-    seed: int = 0
+    episodes: EpisodeBatch
+    contexts: DrawnContexts | None  # of some references, unless the context level is left out
 
 
-class HireTrainer:
+class HireTrainer(SystemTrainer[HireBatch]):
     """Trains a HiRe on a dataset from pre-trained embeddings."""
 
     def __init__(
         self,
         dataset: FewShotDataset,
         embeddings: Embeddings,
-        model: HireSettings,
-        training: TrainingSettings,
+        settings: HireSettings,
         device: torch.device | str = "cpu",
     ) -> None:
-        torch.manual_seed(training.seed)
+        model, training = settings.model, settings.training
         self.dataset = dataset
-        self.training = training
+        self.settings = settings
         self.device = torch.device(device)
-        self.draw = _pooled(dataset, training) if training.batches == "pooled" else _episodes(dataset, training)
+        self.selection = settings.selection
+        self.shots = (1, 3, 5) if len(set(training.shots)) > 1 else training.shots[:1]
+        self._draw = _pooled(dataset, training) if training.batches == "pooled" else _episodes(dataset, training)
         self.contexts = ContextSampler(dataset.graph)
-        self.network = HireNetwork(model).to(self.device)
         start, relations = (part[:, : model.dimension] for part in (embeddings.entities, embeddings.relations))
         if training.embedding_norm is not None:
             scale = training.embedding_norm / start.square().sum(dim=1).mean().sqrt()
             start, relations = start * scale, relations * scale
-        reach = None if training.averaging is None else training.averaging * training.steps
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(training.seed)
+            self.hire_network = HireNetwork(model).to(self.device)
+            projections = 0.02 * torch.randn(len(start), model.dimension)
+        ema = settings.optimizer.ema_steps(training.steps)
         self.entities, self.projections, self.relations = (
-            RowTable(table.to(self.device, copy=True), averaging=reach)
-            for table in (start, 0.02 * torch.randn(len(start), model.dimension), relations)
+            RowTable(table.to(self.device, copy=True), ema=ema) for table in (start, projections, relations)
         )
-        self.kept = kept_share(reach)
-        self.averaged_network = deepcopy(self.network)
-        trained = [parameter for parameter in self.network.parameters() if parameter.requires_grad]
-        self.optimizer = torch.optim.Adam(trained, lr=training.network_rate)
-        self.step = 0
-        self.losses: list[float] = []  # since they were last looked at
+        super().__init__(
+            settings.optimizer,
+            steps=training.steps,
+            seed=training.seed,
+            network=self.hire_network,
+            tables={"entities": self.entities, "projections": self.projections, "relations": self.relations},
+        )
 
-    def model(self) -> Hire:
-        """The model as it is now, with averaged weights if they are kept."""
-        return Hire(self.averaged_network, self.entities.averaged(), self.projections.averaged(), self.training.seed)
+    def system(self) -> Hire:
+        """The system as it is now, with averaged weights if there are any."""
+        if not isinstance(self.averaged_network, HireNetwork):
+            raise TypeError(self.averaged_network)
+        return Hire(self.averaged_network, self.entities.averaged(), self.projections.averaged(), self.seed)
 
-    def tables(self) -> dict[str, RowTable]:
-        """The tables by name, for checkpoints."""
-        return {"entities": self.entities, "projections": self.projections, "relations": self.relations}
+    def batch(self, step: int) -> HireBatch:
+        """Episodes, and contexts of some of their references."""
+        generator = random_stream(self.seed, "training", step)
+        episodes = self._draw(step, int(generator.choice(self.settings.training.shots)))
+        drawn = None if self.hire_network.context is None else self._draw_contexts(episodes, generator)
+        return HireBatch(episodes, drawn)
 
-    def train_step(self) -> float:
-        """One step; returns its loss."""
-        settings = self.training
-        torch.manual_seed(settings.seed * 1_000_003 + self.step)  # drop path; a step depends on its number alone
-        generator = random_stream(settings.seed, "training", self.step)
-        batch = self.draw(self.step, int(generator.choice(settings.shots)))
-        self.network.train()
-        loss, rows = self._losses(batch, generator)
-        self._update(loss, rows)
-        self.step += 1
-        self.losses.append(loss.item())
-        return self.losses[-1]
+    def _draw_contexts(self, batch: EpisodeBatch, generator: np.random.Generator) -> DrawnContexts:
+        """Contexts of some references, or of all."""
+        shots = batch.references.shape[1]
+        pairs = batch.references.flatten(0, 1)
+        chosen = np.arange(len(pairs))
+        limit = self.settings.training.context_references
+        if limit is not None:
+            chosen = generator.choice(chosen, min(limit, len(pairs)), replace=False)
+        triplets = np.column_stack([pairs[chosen], batch.relations[chosen // shots]])
+        distinct, positions = np.unique(triplets, axis=0, return_inverse=True)
+        own = torch.from_numpy(positions)
+        true = self.contexts.true(distinct[:, :2], distinct[:, 2])
+        repeated = own.repeat_interleave(self.settings.model.false_contexts)
+        false = self.contexts.false(Contexts(*(part[repeated] for part in vars(true).values())), generator)
+        parts = zip(true.tuples(), false.tuples(), strict=True)
+        return DrawnContexts(pairs[chosen], own, Tuples(*(torch.cat(both) for both in parts)))
 
-    def _losses(self, batch: EpisodeBatch, generator: np.random.Generator) -> tuple[Tensor, _Rows]:
-        """The objective L(Q) + lambda L_c (Eq. 21), and the rows of the tables that it was computed from."""
-        network = self.network
-        used = [batch.references, batch.reference_negatives, batch.queries, batch.query_negatives]
-        drawn = None if network.context is None else self._draw_contexts(batch, generator)
+    def loss(self, batch: HireBatch) -> Loss:
+        """The objective L(Q) + lambda L_c (Eq. 21)."""
+        network, (episodes, drawn) = self.hire_network, batch
+        used = [episodes.references, episodes.reference_negatives, episodes.queries, episodes.query_negatives]
         if drawn is not None:
             used.append(drawn.pairs)
         rows = _Rows(self.entities, self.projections, used, None if drawn is None else drawn.tuples.entities)
         references, reference_negatives, queries, query_negatives, *triplets = rows.vectors
         reference_false, query_false, candidates = (
             None if part is None else part.to(self.device)
-            for part in (batch.reference_false, batch.query_false, batch.candidates)
+            for part in (episodes.reference_false, episodes.query_false, episodes.candidates)
         )
         relation = network.adapt(
             _column(references, 0), _column(references, 1), reference_negatives, reference_false, candidates
@@ -123,77 +119,41 @@ class HireTrainer:
         losses = network.losses(
             relation, _column(queries, 0), _column(queries, 1), query_negatives, query_false, candidates
         )
-        loss = losses.mean()
+        loss, moved = losses.mean(), rows.moved
         if drawn is not None:
-            contrast = self._context_loss(triplets[0].embeddings.flatten(1), drawn, rows)
-            loss = loss + network.settings.context_weight * contrast
-        return loss, rows
+            contrast, of_relations = self._context_loss(triplets[0].embeddings.flatten(1), drawn, rows)
+            loss = loss + self.settings.model.context_weight * contrast
+            moved = [*moved, of_relations]
+        return Loss(loss, moved)
 
-    def _draw_contexts(self, batch: EpisodeBatch, generator: np.random.Generator) -> _DrawnContexts:
-        """Contexts of some references, or of all."""
-        shots = batch.references.shape[1]
-        pairs = batch.references.flatten(0, 1)
-        chosen = np.arange(len(pairs))
-        if self.training.context_references is not None:
-            chosen = generator.choice(chosen, min(self.training.context_references, len(pairs)), replace=False)
-        triplets = np.column_stack([pairs[chosen], batch.relations[chosen // shots]])
-        distinct, places = np.unique(triplets, axis=0, return_inverse=True)
-        own = torch.from_numpy(places)
-        true = self.contexts.true(distinct[:, :2], distinct[:, 2])
-        repeated = own.repeat_interleave(self.network.settings.false_contexts)
-        false = self.contexts.false(Contexts(*(part[repeated] for part in vars(true).values())), generator)
-        parts = zip(true.tuples(), false.tuples(), strict=True)
-        return _DrawnContexts(pairs[chosen], own, Tuples(*(torch.cat(both) for both in parts)))
-
-    def _context_loss(self, triplets: Tensor, drawn: _DrawnContexts, rows: _Rows) -> Tensor:
-        """L_c, the mean over some references (Eq. 5)."""
-        network = self.network
-        if network.context is None:
-            return triplets.new_zeros(())
-        kinds, lengths, own = (
-            part.to(self.device) for part in (drawn.tuples.relations, drawn.tuples.lengths, drawn.own)
+    def _context_loss(self, triplets: Tensor, drawn: DrawnContexts, rows: _Rows) -> tuple[Tensor, Rows]:
+        """L_c, the mean over some references (Eq. 5), and the relations that it was computed from."""
+        settings = self.settings.model
+        if self.hire_network.context is None:
+            raise TypeError("the context level was left out")
+        ids, lengths, own = (part.to(self.device) for part in (drawn.tuples.relations, drawn.tuples.lengths, drawn.own))
+        relation_ids, positions = torch.unique(ids, return_inverse=True)
+        relations = self.relations.rows(relation_ids)  # [r, dim]
+        encoded = self.hire_network.context(
+            Tuples(positions, rows.in_contexts, lengths), relations, rows.entities.vectors
         )
-        rows.relation_numbers, kinds = torch.unique(kinds, return_inverse=True)
-        rows.relations = self.relations.rows(rows.relation_numbers)
-        encoded = network.context(Tuples(kinds, rows.in_contexts, lengths), rows.relations, rows.entities)
-        falsehoods = len(triplets) * network.settings.false_contexts
+        falsehoods = len(triplets) * settings.false_contexts
         true, false = torch.split(encoded, [len(encoded) - falsehoods, falsehoods])
-        false = false.view(len(triplets), network.settings.false_contexts, -1)
-        return info_nce(triplets, true[own], false, network.settings.context_temperature).mean()
-
-    def _update(self, loss: Tensor, rows: _Rows) -> None:
-        settings = self.training
-        share = max(settings.final_rate, 1 - self.step / settings.steps)
-        self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        if settings.clip is not None:
-            torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip)
-        for group in self.optimizer.param_groups:
-            group["lr"] = settings.network_rate * share
-        self.optimizer.step()
-        with torch.no_grad():
-            for average, now in zip(self.averaged_network.parameters(), self.network.parameters(), strict=True):
-                average.lerp_(now, 1 - self.kept)
-        rate = settings.table_rate * share
-        for table, numbers, used in (
-            (self.entities, rows.entity_numbers, rows.entities),
-            (self.projections, rows.projection_numbers, rows.projections),
-            (self.relations, rows.relation_numbers, rows.relations),
-        ):
-            if used is not None and used.grad is not None and numbers is not None:
-                table.update(numbers, used.grad, rate)
+        false = false.view(len(triplets), settings.false_contexts, -1)
+        loss = info_nce(triplets, true[own], false, settings.context_temperature).mean()
+        return loss, Rows(self.relations, relation_ids, relations)
 
 
-class _DrawnContexts(NamedTuple):
+class DrawnContexts(NamedTuple):
     """Some references and their contexts; those that are in a batch more than once share their true context."""
 
     pairs: Tensor  # [n, 2]
-    own: Tensor  # [n]: the number of each pair's true context
+    own: Tensor  # [n]: the position of each pair's true context
     tuples: Tuples  # of the distinct true contexts, then of the N false ones of each pair
 
 
 class _Rows:
-    """The rows of the tables that a step uses, each once, and the vectors of some numbers in them.
+    """The rows of the tables that a step uses, each once, and the vectors of some ids in them.
 
     What stands in contexts alone is never scored, and its projection not needed.
     """
@@ -203,15 +163,16 @@ class _Rows:
     ) -> None:
         flat = torch.cat([part.flatten() for part in scored])
         everything = flat if in_contexts is None else torch.cat([flat, in_contexts])
-        self.entity_numbers, places = _distinct(everything, entities.weights.device)
-        self.projection_numbers, projection_places = _distinct(flat, entities.weights.device)
-        self.entities = entities.rows(self.entity_numbers)  # [n, dim]
-        self.projections = projections.rows(self.projection_numbers)  # [m, dim]
-        self.relation_numbers: Tensor | None = None
-        self.relations: Tensor | None = None  # [r, dim]
-        self.in_contexts = places[len(flat) :]
+        entity_ids, positions = _distinct(everything, entities.weights.device)
+        projection_ids, projection_positions = _distinct(flat, entities.weights.device)
+        self.entities = Rows(entities, entity_ids, entities.rows(entity_ids))
+        self.projections = Rows(projections, projection_ids, projections.rows(projection_ids))
+        self.in_contexts = positions[len(flat) :]
         # All at once: a lookup's gradient is as large as the table.
-        tables = ((places[: len(flat)], self.entities), (projection_places, self.projections))
+        tables = (
+            (positions[: len(flat)], self.entities.vectors),
+            (projection_positions, self.projections.vectors),
+        )
         sizes = [part.numel() for part in scored]
         both = (torch.split(F.embedding(chosen, table), sizes) for chosen, table in tables)
         self.vectors = [
@@ -219,11 +180,16 @@ class _Rows:
             for part, pair in zip(scored, zip(*both, strict=True), strict=True)
         ]
 
+    @property
+    def moved(self) -> list[Rows]:
+        """The rows that the gradient moves."""
+        return [self.entities, self.projections]
 
-def _distinct(numbers: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Each number once, and the place of every number among them."""
-    found, places = torch.unique(numbers, return_inverse=True)
-    return found.to(device), places.to(device)
+
+def _distinct(ids: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Each id once, and the position of every id among them."""
+    found, positions = torch.unique(ids, return_inverse=True)
+    return found.to(device), positions.to(device)
 
 
 def _column(pairs: Vectors, side: int) -> Vectors:
@@ -234,7 +200,7 @@ def _column(pairs: Vectors, side: int) -> Vectors:
 Draw = Callable[[int, int], EpisodeBatch]  # a batch of a step's number and a number of shots
 
 
-def _pooled(dataset: FewShotDataset, settings: TrainingSettings) -> Draw:
+def _pooled(dataset: FewShotDataset, settings: HireTrainingSettings) -> Draw:
     fewest = max(FEWEST_FACTS, max(settings.shots) + 1)
     pool = TaskPool(dataset, settings.regime, settings.shares, fewest_facts=fewest)
 
@@ -252,7 +218,7 @@ def _pooled(dataset: FewShotDataset, settings: TrainingSettings) -> Draw:
     return draw
 
 
-def _episodes(dataset: FewShotDataset, settings: TrainingSettings) -> Draw:
+def _episodes(dataset: FewShotDataset, settings: HireTrainingSettings) -> Draw:
     samplers = {
         shots: EpisodeSampler(
             dataset,

@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from hire.data.dataset import FewShotDataset
 from hire.data.graph import KnowledgeGraph
-from hire.systems.base import FewShotModel, LastTails
+from hire.systems.base import Capability, FewShotSystem, LastTails, Resources, Support
+from hire.systems.evidence import Evidence
 from hire.systems.path.features import ReferenceEvidence
 from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.network import DEGREE, PathNetwork
+from hire.systems.path.settings import PathSettings
 from hire.systems.path.walks import Tails, Walks, walks
 from hire.util.arrays import IntArray
+from hire.util.tensors import on_device
+
+if TYPE_CHECKING:
+    from hire.systems.path.trainer import PathTrainer
 
 PAIRS_AT_ONCE = 24_000
 
@@ -30,43 +38,73 @@ class PathRelation:
     blocks: LastTails[tuple[Tails, list[Tensor]]] = field(default_factory=LastTails)
 
 
-class PathModel(FewShotModel):
+class PathModel(FewShotSystem):
     """A trained path network over a graph of known facts."""
 
     name = "path"
+    summary = "message passing over the paths between head and candidate, weighted by what the references say"
+    paper = "in the manner of Zhu et al., Neural Bellman-Ford Networks, NeurIPS 2021, conditioned on references"
+    settings_type: ClassVar[type[PathSettings]] = PathSettings
+    capabilities: frozenset[Capability] = frozenset({"explain", "new-entities"})
 
-    def __init__(self, network: PathNetwork, graph: EvidenceGraph, hidden: int | None = None) -> None:
+    def __init__(self, network: PathNetwork, graph: EvidenceGraph) -> None:
         self.network = network
         self.graph = graph
-        self.hidden = hidden  # a relation, no fact of which is looked at
+        self.device = next(network.parameters()).device
 
-    def hiding(self, relation: int) -> PathModel:
-        """The same model with a hidden relation."""
-        return PathModel(self.network, self.graph, relation)
+    @classmethod
+    def trainer(cls, dataset: FewShotDataset, settings: PathSettings, resources: Resources) -> PathTrainer:
+        """A trainer on pretend tasks."""
+        from hire.systems.path.trainer import PathTrainer
+
+        return PathTrainer(dataset, settings, resources.device)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The network."""
+        return dict(self.network.state_dict())
+
+    @classmethod
+    def restore(
+        cls,
+        dataset: FewShotDataset,
+        settings: PathSettings,
+        tensors: dict[str, Tensor],
+        device: torch.device | str = "cpu",
+    ) -> PathModel:
+        """With the network that was saved, and the dataset's facts as evidence."""
+        network = PathNetwork(settings.model)
+        network.load_state_dict(tensors)
+        return cls(network.to(device).eval(), EvidenceGraph.of(dataset, settings.evidence))
 
     def extended(self, graph: KnowledgeGraph) -> PathModel:
-        """The same model with the new entities' facts as evidence."""
-        return PathModel(self.network, self.graph.extended(graph), self.hidden)
+        """The same with the new entities' facts as evidence."""
+        return PathModel(self.network, self.graph.extended(graph))
 
     @torch.no_grad()
-    def adapt(self, references: IntArray, candidates: IntArray | None = None) -> PathRelation:
+    def adapt(self, support: Support) -> PathRelation:
         """What the references say."""
         self.network.eval()
-        evidence = ReferenceEvidence(self.graph, references, self.hidden)
-        features = torch.from_numpy(evidence.kind_features)
+        evidence = ReferenceEvidence(self.graph, support.pairs, support.relation)
+        features = torch.from_numpy(evidence.kind_features).to(self.device)
         return PathRelation(evidence, [member.weigh(features) for member in self.network.members])
 
+    def explain(self, state: PathRelation, head: int, tail: int, *, most: int = 10) -> Evidence:
+        """Rules with their paths, what the tail shares with reference tails, and the most similar reference."""
+        from hire.systems.path.explain import explain_path
+
+        return explain_path(self, state, head, tail, most=most)
+
     @torch.no_grad()
-    def score(self, relation: PathRelation, heads: IntArray, tails: IntArray) -> Tensor:
+    def score(self, state: PathRelation, heads: IntArray, tails: IntArray) -> Tensor:
         """The mean score of the members, [heads, tails]."""
         distinct, places = np.unique(np.asarray(heads, np.int64), return_inverse=True)
-        block, described = relation.blocks.get(tails, partial(self._block, relation))
+        block, described = state.blocks.get(tails, partial(self._block, state))
         at_once = max(1, PAIRS_AT_ONCE // max(1, len(tails)))
         scores = torch.empty(len(distinct), len(tails))
         for start in range(0, len(distinct), at_once):
             some = distinct[start : start + at_once]
-            walked = walks(relation.evidence, some, block)
-            scores[start : start + at_once] = self.pair_scores(relation, block, walked, described).view(len(some), -1)
+            walked = walks(state.evidence, some, block)
+            scores[start : start + at_once] = self.pair_scores(state, block, walked, described).view(len(some), -1)
         return scores[torch.from_numpy(places)]
 
     def _block(self, relation: PathRelation, entities: IntArray) -> tuple[Tails, list[Tensor]]:
@@ -75,8 +113,9 @@ class PathModel(FewShotModel):
         return block, self._describe(relation, block)
 
     def _describe(self, relation: PathRelation, block: Tails) -> list[Tensor]:
+        inputs = on_device(block.inputs, self.device)
         return [
-            member.describe(weights, block.inputs)
+            member.describe(weights, inputs)
             for member, weights in zip(self.network.members, relation.weights, strict=True)
         ]
 
@@ -89,11 +128,12 @@ class PathModel(FewShotModel):
         counted: Sequence[Tensor] | None = None,
     ) -> Tensor:
         """The mean score of the members for each pair of some walks to a block of tails, [pairs]."""
-        degrees = block.inputs.features[:, DEGREE]
+        degrees = block.inputs.features[:, DEGREE].to(self.device)
+        walked = on_device(walked, self.device)
         of_members = [
             member(weights, of_tails, degrees, walked, counted)
             for member, weights, of_tails in zip(
                 self.network.members, relation.weights, described or self._describe(relation, block), strict=True
             )
         ]
-        return torch.stack(of_members).mean(dim=0)
+        return torch.stack(of_members).mean(dim=0).cpu()

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hire.systems.path.features import ENTITY_FEATURES, FEATURE, KIND_FEATURES, TASK_FEATURES
-from hire.systems.path.settings import PathSettings
+from hire.systems.path.settings import PathModelSettings
 from hire.systems.path.walks import HOPS, PAIR_FEATURES, Layer, TailInputs, Walks
 
 DEGREE = FEATURE["degree"]
@@ -21,13 +21,13 @@ DEGREE = FEATURE["degree"]
 class PathMember(nn.Module):
     """One network: weights for each kind of edge, three hops, and a read-out for each pair of head and tail."""
 
-    def __init__(self, settings: PathSettings) -> None:
+    def __init__(self, settings: PathModelSettings) -> None:
         super().__init__()
         self.settings = settings
         channels, width = settings.channels, settings.readout_width
-        self.kinds = nn.Linear(len(KIND_FEATURES), settings.kind_width)
-        self.kind_weights = nn.ModuleList(nn.Linear(settings.kind_width, channels) for _ in range(HOPS))
-        self.profile_weights = nn.Linear(settings.kind_width, settings.profile_channels)
+        self.kinds = nn.Linear(len(KIND_FEATURES), settings.edge_width)
+        self.kind_weights = nn.ModuleList(nn.Linear(settings.edge_width, channels) for _ in range(HOPS))
+        self.profile_weights = nn.Linear(settings.edge_width, settings.profile_channels)
         self.start = nn.Parameter(0.5 * torch.randn(channels))
         self.start_features = nn.Linear(len(ENTITY_FEATURES), channels)
         # Exponents, after a sigmoid: how much a message thins out by the degree and the fans of what it passes.
@@ -111,17 +111,22 @@ class PathMember(nn.Module):
         self, hop: int, state: Tensor, edge_weights: Tensor, layer: Layer, before: Tensor, after: Tensor
     ) -> Tensor:
         """What arrives at each entity of a layer from the one before, by their degrees, [entities, channels]."""
-        state = state * torch.exp(-5 * before[:, None] @ torch.sigmoid(self.thinning[hop, :1]))
+        state = state * torch.exp(-self.settings.degree_scale * before[:, None] @ torch.sigmoid(self.thinning[hop, :1]))
         messages = state.index_select(0, layer.sources) * edge_weights
-        arrived = torch.asinh(10 * state.new_zeros(len(after), state.shape[1]).index_add(0, layer.targets, messages))
-        updated: Tensor = self.updates[hop](torch.cat([arrived, arrived / (1 + 5 * after[:, None])], dim=-1))
+        arrived = torch.asinh(
+            self.settings.message_scale
+            * state.new_zeros(len(after), state.shape[1]).index_add(0, layer.targets, messages)
+        )
+        updated: Tensor = self.updates[hop](
+            torch.cat([arrived, arrived / (1 + self.settings.degree_scale * after[:, None])], dim=-1)
+        )
         return updated
 
 
 class PathNetwork(nn.Module):
     """Some networks with the same inputs, whose scores are averaged."""
 
-    def __init__(self, settings: PathSettings) -> None:
+    def __init__(self, settings: PathModelSettings) -> None:
         super().__init__()
         self.settings = settings
         self._members = nn.ModuleList(PathMember(settings) for _ in range(settings.members))
@@ -136,9 +141,14 @@ class PathNetwork(nn.Module):
         scores = []
         for member in self.members:
             seen = None
-            if self.training and self.settings.kind_dropout:
+            if self.training and self.settings.relation_dropout:
                 tasks, kinds, _ = kind_features.shape
-                seen = (torch.rand(tasks, kinds // 2) >= self.settings.kind_dropout).repeat(1, 2).flatten().float()
+                seen = (
+                    (torch.rand(tasks, kinds // 2, device=kind_features.device) >= self.settings.relation_dropout)
+                    .repeat(1, 2)
+                    .flatten()
+                    .float()
+                )
             weights = member.weigh(kind_features, seen)
             scores.append(member(weights, member.describe(weights, tails), tails.features[:, DEGREE], walks))
         return torch.stack(scores)

@@ -1,16 +1,47 @@
-"""Settings of the path level."""
+"""Settings of the path level: its network, its evidence, its training and its optimizer."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from hire.optim.settings import OptimizerSettings, SelectionSettings
+
+
+@dataclass(frozen=True)
+class PathModelSettings:
+    """The architecture."""
+
+    channels: int = 16  # of a message
+    edge_width: int = 32  # hidden units that turn the features of an edge type into weights
+    profile_channels: int = 8  # of what the edge types at a tail say
+    readout_width: int = 32
+    dropout: float = 0.1
+    relation_dropout: float = 0.1  # share of relations that a training step does not see
+    members: int = 3  # networks whose scores are averaged
+    message_scale: float = 10.0  # of the sum of messages, before it is compressed
+    degree_scale: float = 5.0  # turns the feature "degree" back into a logarithm
+
+
+@dataclass(frozen=True)
+class EvidenceSettings:
+    """What of the graph is walked, and how it is described."""
+
+    train_facts: bool = True  # the facts of train tasks are evidence; without them, the background graph alone is
+    max_fan_out: int = 300  # edges of one type that are walked from a node; of more, a fixed sample
+    max_degree: int = 1_000  # a node with more edges is reached, but not passed by the middle hop of three
+    sample: int = 200_000  # nodes of a large graph from which co-occurrence is counted
+    sharpness: float = 6.0  # of the weights of similar relations
+    least_popularity: float = 1e-5
+    similarity_scale: float = 3.0  # of the features of an edge type that lie between 0 and 1
+    log_scale: float = 5.0  # by which logarithms of degrees and popularity are divided
 
 
 @dataclass(frozen=True)
 class PathTrainingSettings:
-    """How the path level is trained."""
+    """What the path level is trained with."""
 
     steps: int = 800  # at most
-    passes: float = 1.0  # over all facts as queries, at most: a small graph needs fewer steps
+    epochs: float = 1.0  # over all facts as queries, at most: a small graph needs fewer steps
     tasks: int = 4  # in a step
     queries: int = 16  # of a task
     shots: tuple[int, ...] = (1, 1, 2, 3, 5, 5)  # each task draws one of them
@@ -18,25 +49,21 @@ class PathTrainingSettings:
     candidates: int = 3_000  # of a task, from which negatives are drawn
     hard_negatives: int = 40  # of a query: near the head, popular, or a reference tail
     random_negatives: int = 40  # of a query, which stand for all other candidates
-    rate: float = 3e-3  # of AdamW
-    final_rate: float = 0.01  # it falls linearly to this share
-    warm_up: int = 30  # steps in which it first rises
-    decay: float = 1e-2  # of the weights, in AdamW
-    averaging: float = 100.0  # steps that the averaged weights reach back
-    clip: float = 1.0  # largest norm of a member's gradient
-    train_facts: bool = True  # the facts of train tasks are evidence; without them, the background graph alone is
     seed: int = 0
+
+
+def _optimizer() -> OptimizerSettings:
+    return OptimizerSettings(
+        learning_rate=3e-3, final_rate=0.01, warm_up=30, weight_decay=1e-2, ema=100.0, ema_warm_up=10, clip=1.0
+    )
 
 
 @dataclass(frozen=True)
 class PathSettings:
-    """The architecture of the path level."""
+    """All settings of the path level."""
 
-    channels: int = 16  # of a message
-    kind_width: int = 32  # hidden units that turn the features of a kind of edge into weights
-    profile_channels: int = 8  # of what the kinds of edges at a tail say
-    readout_width: int = 32
-    dropout: float = 0.1
-    kind_dropout: float = 0.1  # share of relations that a training step does not see
-    members: int = 3  # networks whose scores are averaged
-    hire_weight: float = 0.3  # how much HiRe's logits count beside theirs
+    model: PathModelSettings = field(default_factory=PathModelSettings)
+    evidence: EvidenceSettings = field(default_factory=EvidenceSettings)
+    training: PathTrainingSettings = field(default_factory=PathTrainingSettings)
+    optimizer: OptimizerSettings = field(default_factory=_optimizer)
+    selection: SelectionSettings = field(default_factory=SelectionSettings)

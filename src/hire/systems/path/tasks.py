@@ -32,7 +32,7 @@ IS_TAIL, POPULARITY, DEGREE = (ENTITY_FEATURES.index(name) for name in ("is a ta
 class PathBatch(NamedTuple):
     """Some tasks of a step; in each row of pairs the first tail is the true one."""
 
-    kind_features: Tensor  # [tasks, kinds, features]
+    edge_features: Tensor  # [tasks, edge types, features]
     tails: TailInputs
     walks: Walks
     stands_for: Tensor  # [queries, width]: the logarithm of how many candidates each tail stands for

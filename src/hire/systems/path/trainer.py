@@ -3,86 +3,63 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import closing
-from copy import deepcopy
+from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from hire.data.dataset import FewShotDataset
-from hire.embeddings.tables import RowTable
-from hire.sampling.ahead import drawn_ahead
+from hire.optim.trainer import Loss
+from hire.systems.base import SystemTrainer
 from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.model import PathModel
 from hire.systems.path.network import PathNetwork
-from hire.systems.path.settings import PathSettings, PathTrainingSettings
+from hire.systems.path.settings import PathSettings
 from hire.systems.path.tasks import PathBatch, PathTasks
+from hire.util.tensors import on_device
 
 
-class PathTrainer:
+class PathTrainer(SystemTrainer[PathBatch]):
     """Trains a path network on a dataset."""
 
     def __init__(
-        self,
-        dataset: FewShotDataset,
-        model: PathSettings | None = None,
-        training: PathTrainingSettings | None = None,
+        self, dataset: FewShotDataset, settings: PathSettings | None = None, device: torch.device | str = "cpu"
     ) -> None:
-        self.training = training or PathTrainingSettings()
-        torch.manual_seed(self.training.seed)
-        self.graph = EvidenceGraph.of(dataset, train_facts=self.training.train_facts)
-        self.tasks = PathTasks(dataset, self.graph, self.training)
-        self.network = PathNetwork(model or PathSettings())
-        self.averaged_network = deepcopy(self.network)
-        self.optimizer = torch.optim.AdamW(
-            self.network.parameters(), lr=self.training.rate, weight_decay=self.training.decay
+        self.settings = settings or PathSettings()
+        self.selection = self.settings.selection
+        training = self.settings.training
+        self.device = torch.device(device)
+        self.graph = EvidenceGraph.of(dataset, self.settings.evidence)
+        self.tasks = PathTasks(dataset, self.graph, training)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(training.seed)
+            self.path_network = PathNetwork(self.settings.model).to(self.device)
+        of_one_epoch = len(self.tasks) / (training.tasks * training.queries)
+        super().__init__(
+            self.settings.optimizer,
+            steps=min(training.steps, math.ceil(training.epochs * of_one_epoch)),
+            seed=training.seed,
+            network=self.path_network,
         )
-        of_one_pass = len(self.tasks) / (self.training.tasks * self.training.queries)
-        self.steps = min(self.training.steps, math.ceil(self.training.passes * of_one_pass))
-        self.step = 0
-        self.losses: list[float] = []
 
-    def model(self) -> PathModel:
-        """The model as it is now, with averaged weights."""
+    def system(self) -> PathModel:
+        """The system as it is now, with averaged weights."""
+        if not isinstance(self.averaged_network, PathNetwork):
+            raise TypeError(self.averaged_network)
         return PathModel(self.averaged_network, self.graph)
 
-    def tables(self) -> dict[str, RowTable]:
-        """No tables: nothing is learned of single entities."""
-        return {}
+    def clipped(self) -> Iterable[nn.Module]:
+        """Each member by itself."""
+        return self.path_network.members
 
-    def train(self) -> None:
-        """All steps that are left."""
-        for _ in self.steps_left():
-            pass
+    def batch(self, step: int) -> PathBatch:
+        """Some tasks with references, queries and negatives."""
+        return self.tasks.batch(step)
 
-    def steps_left(self) -> Iterator[float]:
-        """Takes all steps that are left, with batches drawn ahead; gives the loss of each."""
-        with closing(drawn_ahead(self.tasks.batch, self.step)) as batches:
-            while self.step < self.steps:
-                yield self.train_step(next(batches))
-
-    def train_step(self, batch: PathBatch | None = None) -> float:
-        """One step; returns its loss. A batch that was drawn ahead must be that of the step."""
-        settings = self.training
-        torch.manual_seed(settings.seed * 1_000_003 + self.step)  # dropout; a step depends on its number alone
-        batch = batch or self.tasks.batch(self.step)
-        self.network.train()
-        scores = self.network(batch.kind_features, batch.tails, batch.walks)  # [members, pairs]
+    def loss(self, batch: PathBatch) -> Loss:
+        """Softmax over the true tail and its negatives, each with the weight of what it stands for."""
+        batch = on_device(batch, self.device)
+        scores = self.path_network(batch.edge_features, batch.tails, batch.walks)  # [members, pairs]
         logits = scores.view(len(scores), *batch.stands_for.shape) + batch.stands_for
-        loss = -F.log_softmax(logits, dim=-1)[..., 0].mean(dim=-1).sum()
-        self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        for member in self.network.members:
-            torch.nn.utils.clip_grad_norm_(member.parameters(), settings.clip)
-        share = min(1.0, (self.step + 1) / settings.warm_up) * max(settings.final_rate, 1 - self.step / self.steps)
-        for group in self.optimizer.param_groups:
-            group["lr"] = settings.rate * share
-        self.optimizer.step()
-        self.step += 1
-        kept = min(1 - 1 / settings.averaging, self.step / (self.step + 10))
-        with torch.no_grad():
-            for average, now in zip(self.averaged_network.parameters(), self.network.parameters(), strict=True):
-                average.lerp_(now, 1 - kept)
-        self.losses.append(loss.item() / len(scores))
-        return self.losses[-1]
+        return Loss(-F.log_softmax(logits, dim=-1)[..., 0].mean(dim=-1).sum(), terms=len(scores))

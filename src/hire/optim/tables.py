@@ -6,15 +6,15 @@ import torch
 from torch import Tensor
 
 
-def kept_share(averaging: float | None) -> float:
-    """How much of an exponential average over so many updates is kept with each; none without an average."""
-    return 0.0 if averaging is None else 1 - 1 / max(1.0, averaging)
+def kept_share(ema: float | None) -> float:
+    """How much of an EMA that reaches so many updates back is kept with each; none without an EMA."""
+    return 0.0 if ema is None else 1 - 1 / max(1.0, ema)
 
 
 class RowTable:
     """A table of vectors, learned by row-wise Adam: one second moment for each row, and only the rows in use move.
 
-    With `averaging` it also keeps the exponential average of the weights over that many updates, exactly, although a
+    With `ema` it also keeps the exponential average of the weights over that many updates, exactly, although a
     row is touched only when it moves: a row that stands still is brought up to date when it is next needed.
 
     All that belongs to a row lies side by side, so that an update of rows here and there in a large table reaches into
@@ -22,11 +22,11 @@ class RowTable:
     """
 
     def __init__(
-        self, weights: Tensor, *, momentum: float = 0.9, decay: float = 0.99, averaging: float | None = None
+        self, weights: Tensor, *, momentum: float = 0.9, decay: float = 0.99, ema: float | None = None
     ) -> None:
         self.momentum = momentum
         self.decay = decay
-        self.keep = kept_share(averaging)
+        self.keep = kept_share(ema)
         dimension = weights.shape[1]
         self._widths = {"weights": dimension, "first": dimension, "second": 1}  # weights and their moments
         if self.keep:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from hire.embeddings.tables import RowTable
+from hire.optim.tables import RowTable
 
 
 def test_only_the_rows_in_use_move() -> None:

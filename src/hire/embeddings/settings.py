@@ -1,0 +1,34 @@
+"""The settings of embeddings, and what is learned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from hire.embeddings.scores import EmbeddingName
+
+
+@dataclass(frozen=True)
+class EmbeddingSettings:
+    """How embeddings are learned."""
+
+    model: EmbeddingName = "transe"
+    dimension: int = 100
+    batch_size: int = 1024
+    negatives: int = 512  # entities drawn for each batch, shared by all of its triples
+    steps: int = 20_000  # at most
+    epochs: int = 100  # over all triples, in both directions, at most: a small graph needs fewer steps
+    learning_rate: float = 6e-2  # of row-wise Adam, falling linearly to 2%
+    margin: float = 9.0  # of the translational models
+    adversarial: float = 1.0  # how much the harder negatives count more
+    regularization: float = 1e-3  # of complex-n3, on the cubes of absolute values
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """One vector for each entity, and one for each relation and each inverse."""
+
+    entities: Tensor  # [entities, width]: for transd, embedding and projection behind one another
+    relations: Tensor  # [2 * relations, width]: for transh and transd, translation and direction

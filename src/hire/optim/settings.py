@@ -1,0 +1,43 @@
+"""How gradients become steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hire.optim.tables import kept_share
+
+
+@dataclass(frozen=True)
+class OptimizerSettings:
+    """AdamW for networks, row-wise Adam for tables, with one schedule and one EMA for both."""
+
+    learning_rate: float = 1e-3  # of networks
+    table_learning_rate: float = 6e-3  # of tables: entities, projections, relations
+    final_rate: float = 0.05  # both fall linearly to this share of themselves
+    warm_up: int = 0  # steps in which they rise first
+    weight_decay: float = 0.0  # of networks
+    ema: float | None = None  # steps that the EMA of the weights reaches back, a share of all steps if below 1
+    ema_warm_up: int = 0  # the EMA reaches back no further than a share of step / (step + this)
+    clip: float | None = None  # largest norm of the gradient of a network, or of each member of an ensemble
+
+    def share(self, step: int, steps: int) -> float:
+        """The share of the learning rates that a step takes."""
+        rising = min(1.0, (step + 1) / self.warm_up) if self.warm_up else 1.0
+        return rising * max(self.final_rate, 1 - step / steps)
+
+    def ema_steps(self, steps: int) -> float | None:
+        """How many steps the EMA reaches back, None for no EMA."""
+        return self.ema * steps if self.ema is not None and self.ema < 1 else self.ema
+
+    def kept(self, updates: int, steps: int) -> float:
+        """The share of the EMA that stays after so many updates; none without an EMA."""
+        kept = kept_share(self.ema_steps(steps))
+        return min(kept, updates / (updates + self.ema_warm_up)) if self.ema_warm_up else kept
+
+
+@dataclass(frozen=True)
+class SelectionSettings:
+    """When to rank the dev tasks, and when to stop; the best step by the mean of their MRR is kept."""
+
+    evaluate_every: int | None = None  # steps; None to keep the last step without ranking
+    patience: int | None = None  # evaluations without a better one before training stops; None to train to the end

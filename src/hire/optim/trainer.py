@@ -1,0 +1,158 @@
+"""What learns: batches by step, a loss, and one way of turning its gradient into the next weights."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from typing import Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from hire.optim.settings import OptimizerSettings
+from hire.optim.tables import RowTable
+
+Batch = TypeVar("Batch")
+
+SEED_STRIDE = 1_000_003  # between the seeds of two runs, so that their steps share none
+
+
+class Rows(NamedTuple):
+    """Some distinct rows of a table that a loss was computed from."""
+
+    table: RowTable
+    ids: Tensor  # [n]
+    vectors: Tensor  # [n, dim]: a leaf, whose gradient moves the rows
+
+
+class Loss(NamedTuple):
+    """What a step minimizes, and the rows of tables that it depends on."""
+
+    value: Tensor  # []
+    rows: Sequence[Rows] = ()
+    terms: int = 1  # that the value is a sum of: what is shown is their mean
+
+
+class Trainer(ABC, Generic[Batch]):
+    """Learns step by step; a step depends on the weights, the seed and its own number alone.
+
+    A subclass says what a batch and its loss are. The base takes the step: schedule, clipping, optimizer, EMA, and
+    everything needed to resume. The training loop calls it, whatever is trained.
+    """
+
+    def __init__(
+        self,
+        settings: OptimizerSettings,
+        *,
+        steps: int,
+        seed: int,
+        network: nn.Module | None = None,
+        tables: dict[str, RowTable] | None = None,
+    ) -> None:
+        self.optimizer_settings = settings
+        self.steps = steps
+        self.seed = seed
+        self.step = 0  # the number of steps taken
+        self.tables = tables or {}
+        self.network = network
+        self.averaged_network = deepcopy(network)  # the EMA, or the network itself where there is none
+        self.optimizer: torch.optim.Optimizer | None = None
+        if network is not None:
+            trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+            self.optimizer = torch.optim.AdamW(trained, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+
+    @abstractmethod
+    def batch(self, step: int) -> Batch:
+        """The batch of a step, drawn by the seed and the step alone; any thread may draw it ahead."""
+
+    @abstractmethod
+    def loss(self, batch: Batch) -> Loss:
+        """The loss of a batch."""
+
+    def clipped(self) -> Iterable[nn.Module]:
+        """The parts of the network whose gradients are clipped, each by itself."""
+        return [] if self.network is None else [self.network]
+
+    def train_step(self, batch: Batch | None = None) -> float:
+        """Take a step; returns its loss. A batch that was drawn ahead must be that of the step."""
+        batch = self.batch(self.step) if batch is None else batch
+        with torch.random.fork_rng(devices=self._devices):  # dropout and drop path
+            torch.manual_seed(self.seed * SEED_STRIDE + self.step)
+            if self.network is not None:
+                self.network.train()
+            loss = self.loss(batch)
+        if self.optimizer is not None:
+            self.optimizer.zero_grad()
+        loss.value.backward()  # type: ignore[no-untyped-call]
+        self._update(loss.rows)
+        return loss.value.item() / loss.terms
+
+    @property
+    def _devices(self) -> list[torch.device]:
+        first = None if self.network is None else next(self.network.parameters(), None)
+        return [] if first is None or first.device.type == "cpu" else [first.device]
+
+    def _update(self, rows: Sequence[Rows]) -> None:
+        settings = self.optimizer_settings
+        share = settings.share(self.step, self.steps)
+        self.step += 1
+        if self.optimizer is not None:
+            if settings.clip is not None:
+                for part in self.clipped():
+                    torch.nn.utils.clip_grad_norm_(part.parameters(), settings.clip)
+            for group in self.optimizer.param_groups:
+                group["lr"] = settings.learning_rate * share
+            self.optimizer.step()
+            self._average()
+        for table, ids, vectors in rows:
+            if vectors.grad is not None:
+                table.update(ids, vectors.grad, settings.table_learning_rate * share)
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        if self.network is None or self.averaged_network is None:
+            return
+        kept = self.optimizer_settings.kept(self.step, self.steps)
+        for average, now in zip(self.averaged_network.parameters(), self.network.parameters(), strict=True):
+            average.lerp_(now, 1 - kept)
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything needed to resume, as named tensors."""
+        tensors = {"step": torch.tensor(self.step)}
+        for name, table in self.tables.items():
+            tensors |= {f"{name}.{part}": tensor for part, tensor in table.state().items()}
+        for name, network in self._networks.items():
+            tensors |= {f"{name}.{part}": tensor for part, tensor in network.state_dict().items()}
+        if self.optimizer is not None:
+            tensors |= _optimizer_tensors(self.optimizer)
+        return tensors
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        """Resume from a state."""
+        for name, network in self._networks.items():
+            network.load_state_dict({part: tensors[f"{name}.{part}"] for part in network.state_dict()})
+        for name, table in self.tables.items():
+            table.load({part: tensors[f"{name}.{part}"] for part in table.state()})
+        if self.optimizer is not None:
+            _load_optimizer(self.optimizer, tensors)
+        self.step = int(tensors["step"])
+
+    @property
+    def _networks(self) -> dict[str, nn.Module]:
+        both = {"network": self.network, "averaged": self.averaged_network}
+        return {name: network for name, network in both.items() if network is not None}
+
+
+def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    state = optimizer.state_dict()["state"]
+    return {f"adam.{number}.{name}": tensor for number, of_one in state.items() for name, tensor in of_one.items()}
+
+
+def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        if key.startswith("adam."):
+            _, number, name = key.split(".")
+            state.setdefault(int(number), {})[name] = tensor
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})

@@ -1,0 +1,157 @@
+"""Settings as frozen dataclasses: to plain data and back, changed by a dotted path, every mistake named.
+
+A settings class may have sections, fields that are such dataclasses themselves. A class whose paths are not its fields
+says in `routes(path)` which paths of its own a given one stands for, and in `from_plain` how it is read.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from difflib import get_close_matches
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from hire.errors import HireError
+
+S = TypeVar("S")
+
+
+def to_plain(settings: Any) -> Any:
+    """Settings as plain data for JSON."""
+    if is_dataclass(settings):
+        return {field.name: to_plain(getattr(settings, field.name)) for field in fields(settings)}
+    if isinstance(settings, Mapping):
+        return {name: to_plain(value) for name, value in settings.items()}
+    return [to_plain(part) for part in settings] if isinstance(settings, list | tuple) else settings
+
+
+def from_plain(kind: type[S], content: Any, where: str = "") -> S:
+    """Settings of a class from plain data; what is not given has its default, what is unknown is an error."""
+    if not isinstance(content, Mapping):
+        raise HireError(f"the setting {where!r} is a section, not {content!r}", remedy=f"set {where}.NAME")
+    read = getattr(kind, "from_plain", None)
+    if read is not None:
+        found: S = read(content, where)
+        return found
+    hints = get_type_hints(kind)
+    given = {}
+    for name, value in content.items():
+        path = f"{where}.{name}" if where else str(name)
+        if name not in hints:
+            raise unknown(path, [f"{where}.{known}" if where else known for known in hints])
+        given[name] = _typed(hints[name], value, path)
+    return kind(**given)
+
+
+def _typed(hint: Any, value: Any, path: str) -> Any:
+    """A value of a type, converted where nothing is lost."""
+    if is_dataclass(hint) and isinstance(hint, type):
+        return value if isinstance(value, hint) else from_plain(hint, value, path)
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    for option in options:
+        fits, found = _as(option, value)
+        if fits:
+            return found
+    raise HireError(f"the setting {path!r} cannot be {value!r}", remedy=f"give {_described(hint)}")
+
+
+def _as(hint: Any, value: Any) -> tuple[bool, Any]:
+    origin = get_origin(hint)
+    if hint in (None, NoneType):
+        return value is None, None
+    if origin is Literal:
+        return value in get_args(hint), value
+    if origin is tuple:
+        parts = value if isinstance(value, list | tuple) else [value]
+        found = [_as(get_args(hint)[0], part) for part in parts]
+        return bool(found) and all(fits for fits, _ in found), tuple(part for _, part in found)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool), value if value is None else _float(value)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool), value
+    return isinstance(hint, type) and isinstance(value, hint), value
+
+
+def _float(value: Any) -> Any:
+    return float(value) if isinstance(value, int | float) else value
+
+
+def _described(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return " or ".join(map(repr, get_args(hint)))
+    if get_origin(hint) in (Union, UnionType):
+        return " or ".join(_described(option) for option in get_args(hint))
+    if get_origin(hint) is tuple:
+        return f"a list of {_described(get_args(hint)[0])}"
+    names = {NoneType: "none", bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+    return names.get(hint, str(getattr(hint, "__name__", hint)))
+
+
+def changed(settings: S, path: str, value: Any) -> S:
+    """The same settings with one of them changed, by its dotted path."""
+    parts = path.split(".")
+    routes = getattr(settings, "routes", None)
+    targets = [parts] if routes is None else routes(parts)
+    if not targets:
+        raise unknown(path, paths(settings))
+    for target in targets:
+        settings = _changed(settings, target, value, path, settings)
+    return settings
+
+
+def _changed(settings: Any, parts: Sequence[str], value: Any, path: str, whole: Any) -> Any:
+    name, *rest = parts
+    if isinstance(settings, Mapping):
+        if name not in settings:
+            raise unknown(path, paths(whole))
+        return {**settings, name: _changed(settings[name], rest, value, path, whole) if rest else value}
+    if not is_dataclass(settings) or name not in (known := get_type_hints(type(settings))):
+        raise unknown(path, paths(whole))
+    before = getattr(settings, name)
+    if not rest:
+        return replace(settings, **{name: _typed(known[name], value, path)})  # type: ignore[type-var]
+    return replace(settings, **{name: _changed(before, rest, value, path, whole)})  # type: ignore[type-var]
+
+
+def paths(settings: Any, prefix: str = "") -> list[str]:
+    """The dotted paths of all settings."""
+    return [path for path, _ in items(settings, prefix)]
+
+
+def items(settings: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """All settings by their dotted paths."""
+    if is_dataclass(settings):
+        parts = [(field.name, getattr(settings, field.name)) for field in fields(settings)]
+    elif isinstance(settings, Mapping):
+        parts = list(settings.items())
+    else:
+        yield prefix, settings
+        return
+    for name, value in parts:
+        yield from items(value, f"{prefix}.{name}" if prefix else name)
+
+
+def unknown(path: str, known: Sequence[str]) -> HireError:
+    """The error for a setting that does not exist; it suggests the nearest that does."""
+    last = path.rpartition(".")[2]
+    near = get_close_matches(path, known, 3) or [name for name in known if name.rpartition(".")[2] == last][:3]
+    if not near:
+        near = [name for name in known if get_close_matches(last, [name.rpartition(".")[2]], 1)][:3]
+    remedy = f"did you mean {' or '.join(near)}?" if near else "hire systems lists all settings"
+    return HireError(f"unknown setting {path!r}", remedy=remedy)
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """The path and the value of `training.steps=200`; values are written as in TOML, plain text without quotes."""
+    path, sign, written = text.partition("=")
+    if not sign or not path.strip():
+        raise HireError(f"{text!r} does not set anything", remedy="write it as in training.steps=200")
+    written = written.strip()
+    if written.lower() in ("none", "null"):
+        return path.strip(), None
+    try:
+        return path.strip(), tomllib.loads(f"value = {written}")["value"]
+    except tomllib.TOMLDecodeError:
+        return path.strip(), written
