@@ -12,9 +12,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "load": "hire.inference.model",
-    "fit": "hire.training.pipeline",
+    "fit": "hire.inference.fit",
     "TrainedModel": "hire.inference.model",
-    "TaughtRelation": "hire.inference.model",
+    "TaughtRelation": "hire.inference.relation",
     "RunSettings": "hire.training.settings",
     "preset": "hire.training.settings",
     "open_dataset": "hire.data.open",
@@ -46,10 +46,11 @@ if TYPE_CHECKING:
     from hire.data.graph import KnowledgeGraph
     from hire.data.open import open_dataset
     from hire.errors import HireError
-    from hire.inference.model import TaughtRelation, TrainedModel, load
+    from hire.inference.fit import fit
+    from hire.inference.model import TrainedModel, load
+    from hire.inference.relation import TaughtRelation
     from hire.sampling.contexts import ContextSampler
     from hire.sampling.episodes import EpisodeSampler
-    from hire.training.pipeline import fit
     from hire.training.settings import RunSettings, preset
 
 

@@ -1,4 +1,4 @@
-"""The command `hire`. Everything heavy is imported inside the commands, so that help answers at once."""
+"""The command `hire`. Heavy imports happen inside the commands, so that --help is instant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hire.cli.data import data
 from hire.cli.demo import demo
 from hire.cli.predict import calibrate, explain, predict
 from hire.cli.serve import serve
-from hire.cli.train import evaluate, pretrain, train
+from hire.cli.train import evaluate, pretrain, systems, train
 from hire.errors import HireError
 
 EXIT_BAD_INPUT = 2
@@ -29,11 +29,11 @@ def hire() -> None:
 
     \b
     Example:
-      hire demo                                  train on the bundled dataset and ask for answers
-      hire data build graph.nt -o my-graph       your own graph
+      hire demo                                  train on the bundled dataset and predict
+      hire data build graph.nt -o my-graph       build a dataset from your own graph
       hire train my-graph -o runs/my-graph
       hire evaluate runs/my-graph --shots 3
-      hire serve runs/my-graph                   in the browser
+      hire serve runs/my-graph                   web page and HTTP API
       hire predict runs/my-graph --references examples.tsv --head "Marie Curie"
     """
     progress.show()
@@ -43,6 +43,7 @@ hire.add_command(data)
 hire.add_command(demo)
 hire.add_command(pretrain)
 hire.add_command(train)
+hire.add_command(systems)
 hire.add_command(evaluate)
 hire.add_command(serve)
 hire.add_command(calibrate)
@@ -51,11 +52,11 @@ hire.add_command(explain)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line: bad input is told in a few lines and ends with exit code 2, never with a traceback."""
+    """Run the command line; bad input ends with a short message and exit code 2, never with a traceback."""
     signal.signal(signal.SIGTERM, _interrupt)
-    if sys.stdout is None:  # closed by whoever called us
+    if sys.stdout is None:  # closed by the caller
         sys.stdout = io.StringIO()
-    for stream in (sys.stdout, sys.stderr):  # whatever a name contains and whatever the terminal can show
+    for stream in (sys.stdout, sys.stderr):  # names may contain what the terminal cannot show
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -70,23 +71,23 @@ def main(arguments: list[str] | None = None) -> None:
         error.show()
         sys.exit(EXIT_BAD_INPUT)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("error: interrupted; nothing was left half written", err=True)
+        click.echo("error: interrupted; no incomplete files were left behind", err=True)
         sys.exit(EXIT_BAD_INPUT)
     except MemoryError:
-        click.echo("error: out of memory\n       close other programs, or take a smaller graph", err=True)
+        click.echo("error: out of memory\n       close other programs, or use a smaller graph", err=True)
         sys.exit(EXIT_BAD_INPUT)
     except UnicodeEncodeError as error:
-        click.echo(f"error: {ascii(error.object)[:200]} is not valid UTF-8\n       write it as UTF-8", err=True)
+        click.echo(f"error: {ascii(error.object)[:200]} is not valid UTF-8\n       encode it as UTF-8", err=True)
         sys.exit(EXIT_BAD_INPUT)
-    except BrokenPipeError:  # the reader of our output, such as head, has seen enough
+    except BrokenPipeError:  # the reader of our output, such as `head`, has exited
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
 
     except OSError as error:
-        # A full disk behind standard output, a name too long, a folder that may not be entered.
+        # For example a full disk behind standard output, a name that is too long, a folder without permission.
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"error: {where}{(error.strerror or str(error)).lower()}", err=True)
-        with suppress(OSError):  # what is still to be printed goes nowhere
+        with suppress(OSError):  # discard what is still to be printed
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(EXIT_BAD_INPUT)
 

@@ -2,73 +2,122 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from hire.cli.output import NATURAL, POSITIVE, option, print_table
 from hire.cli.serve import serve_run
 
+if TYPE_CHECKING:
+    from hire.data.dataset import FewShotDataset
+    from hire.inference.model import TrainedModel
+    from hire.systems.base import FewShotSystem
+
 DATASET, RELATION, SHOTS = "umls-one", "part_of", 3
 
 
 @click.command()
 @option("-o", "--output", type=click.Path(path_type=Path), default=Path("runs/demo"), help="The folder of the run.")
-@option("--steps", type=POSITIVE, default=100, help="Of training.")
-@option("--path-steps", type=POSITIVE, default=60, help="Of training the path level.")
-@option("--seed", type=NATURAL, default=0)
+@option("--steps", type=POSITIVE, default=100, help="Number of training steps of HiRe.")
+@option("--path-steps", type=POSITIVE, default=60, help="Number of training steps of the path level.")
+@option("--seed", type=NATURAL, default=0, help="Random seed.")
 @click.option("--serve", is_flag=True, help="Serve the run at the end, for the browser.")
 def demo(output: Path, steps: int, path_steps: int, seed: int, serve: bool) -> None:
     """Train HiRe on the bundled dataset, compare it with baselines, and ask it about a relation it has never seen.
 
-    A second time the run is there already, and only the rest is shown.
+    A second time the run exists already, and only the rest is shown.
 
     \b
     Example:
       hire demo
       hire demo --serve
     """
-    from hire.evaluation.ranking import HITS, evaluate
-    from hire.inference.calibrate import calibrate_new
+    from hire.inference.fit import fit
     from hire.inference.model import load
-    from hire.systems.base import FewShotModel
-    from hire.systems.ensemble import HirePath
-    from hire.systems.mean_translation import MeanTranslation
-    from hire.systems.popularity import Popularity
-    from hire.training.pipeline import CURVES, embeddings_of, fit
     from hire.training.run import CONFIG
     from hire.training.settings import preset
 
-    settings = preset("best").changed(
-        model={"learner_start": 0.1},  # in so small a graph, training should not lead far away
-        training={"seed": seed, "steps": steps},
-        embedding={"seed": seed},
-        fit={"evaluate_every": 10, "patience": 6},
-        path={"members": 2},
-        path_training={"seed": seed, "steps": path_steps},
+    settings = (
+        preset("best")
+        .seeded(seed)
+        .changed(
+            {
+                "hire.model.learner_start": 0.1,  # in so small a graph, training should not lead far away
+                "hire.training.steps": steps,
+                "hire.selection.evaluate_every": 10,
+                "hire.selection.patience": 6,
+                "path.model.members": 2,
+                "path.training.steps": path_steps,
+            }
+        )
     )
     fit(DATASET, output, settings, resume=(output / CONFIG).exists())
-    calibrate_new(output)
     trained = load(output)
-    dataset = trained.dataset
-    assert isinstance(trained.model, HirePath)  # noqa: S101 - that is what was trained
-    systems: dict[str, FewShotModel] = {
-        "popularity": Popularity(dataset.graph),
-        "TransE, mean of t - h": MeanTranslation(embeddings_of(dataset, settings.embedding).entities),
-        "HiRe": trained.model.hire,
-        "HiRe and the path level": trained.model,
-    }
+    _compare(trained)
+    _ask(trained)
+    program = _program()
+    click.echo(f"The run is in {output}; {output / 'members' / 'hire' / 'curves.svg'} shows its training.")
+    if not serve:
+        click.echo(f"In the browser: {program} serve {output}")
+    click.echo(f"Your own graph: {program} data build graph.tsv -o my-graph")
+    click.echo(f"                {program} train my-graph -o runs/my-graph")
+    if serve:
+        serve_run(output)
+
+
+def _program() -> str:
+    """How this program was called, so that what is printed can be typed."""
+    called = Path(sys.argv[0])
+    if called.name != "hire":
+        return "hire"
+    try:
+        return str(called.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return str(called)
+
+
+def _compare(trained: TrainedModel) -> None:
+    """Rank the test tasks with the trained systems and with baselines."""
+    from hire.evaluation.ranking import HITS, evaluate
+
     names = ["mrr", *(f"hits@{most}" for most in HITS)]
-    figures = {name: evaluate(model, dataset, "test", SHOTS)["realistic"] for name, model in systems.items()}
+    metrics = {
+        name: evaluate(system, trained.dataset, "test", SHOTS)["realistic"]
+        for name, system in _systems(trained, trained.dataset).items()
+    }
     print_table(
         f"{DATASET}, test: relations never seen, {SHOTS} references each",
         ["", *names],
-        [(name, *(f"{found[figure]:.3f}" for figure in names)) for name, found in figures.items()],
+        [(name, *(f"{found[metric]:.3f}" for metric in names)) for name, found in metrics.items()],
     )
-    click.echo("These are 4 relations of a small graph; README.md has the figures on NELL-One.\n")
+    click.echo("These are 4 relations of a small graph; README.md has the metrics on NELL-One.\n")
+
+
+def _systems(trained: TrainedModel, dataset: FewShotDataset) -> dict[str, FewShotSystem]:
+    from hire.embeddings.settings import EmbeddingSettings
+    from hire.systems.ensemble import Ensemble
+    from hire.systems.mean_translation import MeanTranslation
+    from hire.systems.popularity import Popularity
+    from hire.training.embedding import embeddings_of
+
+    found: dict[str, FewShotSystem] = {
+        "popularity": Popularity(dataset.graph),
+        "TransE, mean of t - h": MeanTranslation(embeddings_of(dataset, EmbeddingSettings()).entities),
+    }
+    if isinstance(trained.system, Ensemble):
+        found["HiRe"] = trained.system.members["hire"]
+    return {**found, "HiRe and the path level": trained.system}
+
+
+def _ask(trained: TrainedModel) -> None:
+    """Teach a relation that is new to the model, and ask for the tails of a head."""
+    dataset = trained.dataset
     task = next(task for task in dataset.tasks if task.name == RELATION)
-    graph = dataset.graph
-    pairs = [(graph.entities[int(h)], graph.entities[int(t)]) for h, t in task.pairs]
+    entities = dataset.graph.entities
+    pairs = [(entities[int(h)], entities[int(t)]) for h, t in task.pairs]
     relation = trained.teach(pairs[:SHOTS])
     click.echo(f"Taught: {'; '.join(f'{h} {RELATION} {t}' for h, t in pairs[:SHOTS])}\n")
     head = pairs[SHOTS][0]
@@ -77,13 +126,7 @@ def demo(output: Path, steps: int, path_steps: int, seed: int, serve: bool) -> N
         f"{head} {RELATION} ...",
         ["", "answer", "confidence", "in the dataset"],
         [
-            (place, answer.tail, f"{answer.confidence:.0%}", "yes" if answer.tail in true else "")
-            for place, answer in enumerate(relation.predict(head, 5), 1)
+            (rank, answer.tail, f"{answer.confidence:.0%}", "yes" if answer.tail in true else "")
+            for rank, answer in enumerate(relation.predict(head, 5), 1)
         ],
     )
-    click.echo(f"The run is in {output}, its course in {output / CURVES}.")
-    if not serve:
-        click.echo(f"In the browser: hire serve {output}")
-    click.echo("Your own graph: hire data build graph.tsv -o my-graph, then hire train my-graph -o runs/my-graph")
-    if serve:
-        serve_run(output)

@@ -12,20 +12,22 @@ from hire.errors import HireError
 
 if TYPE_CHECKING:
     from hire.inference.bulk import Question
-    from hire.inference.model import Answer, TaughtRelation
+    from hire.inference.relation import Answer, TaughtRelation
 
 path = click.Path(path_type=Path)
 run_argument = click.argument("run", type=path)
-dataset_option = click.option("--dataset", help="Where the dataset is now, if it is not where it was at training.")
+dataset_option = click.option("--dataset", help="The dataset, if it has moved since training.")
 references_option = click.option(
     "--references",
     type=path,
     required=True,
-    help="The examples: a .tsv or .csv of heads and tails. A first row 'head, tail' (or subject, object) is a header.",
+    help="The references: a .tsv or .csv file of heads and tails. A header such as 'head, tail' is recognized.",
 )
-name_option = click.option("--name", help="The relation's name; if the dataset has it, its facts are known.")
+name_option = click.option(
+    "--name", help="Name of the relation; if the dataset has a relation of this name, its facts are known facts."
+)
 facts_option = click.option(
-    "--facts", type=path, help="Facts (head, relation, tail) of entities that were not there at training."
+    "--facts", type=path, help="Table of facts (head, relation, tail) about entities that are new since training."
 )
 SHARE = click.FloatRange(0, 1)
 
@@ -46,21 +48,21 @@ def _taught(run: Path, dataset: str | None, references: Path, name: str | None, 
 @click.command()
 @run_argument
 @references_option
-@click.option("--head", help="The entity to ask about, by id or label.")
-@click.option("--heads", type=path, help="A file of entities, one a line, plain or compressed: any number of them.")
-@option("-k", type=POSITIVE, default=10, help="Answers for each head.")
-@click.option("--known", is_flag=True, help="Answer with what is known already, too.")
-@click.option("--threshold", type=SHARE, help="Leave out answers of less confidence (hire calibrate comes first).")
-@click.option("--explain", is_flag=True, help="Say why, for each answer.")
+@click.option("--head", help="Head to predict tails for, by id or label.")
+@click.option("--heads", type=path, help="File of any number of heads, one per line, plain or compressed.")
+@option("-k", type=POSITIVE, default=10, help="Number of answers per head.")
+@click.option("--known", is_flag=True, help="Include known facts in the answers.")
+@click.option("--threshold", type=SHARE, help="Lowest confidence of an answer; requires a calibrated run.")
+@click.option("--explain", is_flag=True, help="Explain each answer.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["table", "json", "tsv", "nt"]),
-    help="json is an object a line, for each head; nt is N-Triples [default: table for --head, tsv for --heads].",
+    help="json: one object per line and head; nt: N-Triples [default: table for --head, tsv for --heads].",
 )
-@option("--prefix", default="urn:hire:", help="In N-Triples, what is put before names that are no IRIs.")
-@click.option("-o", "--output", type=path, help="A file for the answers.")
-@click.option("--resume", is_flag=True, help="Go on with an output that was interrupted.")
+@option("--prefix", default="urn:hire:", help="Prefix of names that are not IRIs, in N-Triples.")
+@click.option("-o", "--output", type=path, help="File to write the answers to.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted run of the same command.")
 @name_option
 @facts_option
 @dataset_option
@@ -78,7 +80,7 @@ def predict(
     dataset: str | None,
     **options: Any,
 ) -> None:
-    """Teach the model of RUN a relation by examples, and ask for the tails of one head, or of millions.
+    """Teach the model of RUN a relation from references, and predict the tails of one head or of millions.
 
     \b
     Examples:
@@ -93,11 +95,11 @@ def predict(
         raise click.UsageError("give either --head or --heads")
     form = form or ("table" if heads is None and output is None else "tsv")
     if form == "table" and output is not None:
-        raise click.UsageError("a table is for the screen: with -o, take --format json, tsv or nt")
+        raise click.UsageError("a table cannot be written to a file: with -o, use --format json, tsv or nt")
     if resume and output is None:
-        raise click.UsageError("--resume goes with -o")
+        raise click.UsageError("--resume requires -o")
     if resume and output is not None and output.exists() and not Output.interrupted(output):
-        click.echo(f"{output}: is complete; without --resume it is made anew", err=True)
+        click.echo(f"{output}: already complete; run without --resume to write it again", err=True)
         return
     relation = _taught(run, dataset, references, name, facts)
     question, asked = Question(**options), Heads(heads, head or "")
@@ -121,14 +123,15 @@ def predict(
         **options,
     }
     count = write_answers(relation, asked, question, lines, output, about, resume=resume)
-    click.echo(f"{output}: the answers for {count:,} heads", err=True)
+    click.echo(f"{output}: answers for {count:,} heads", err=True)
 
 
 def _print_answers(relation: TaughtRelation, head: str, answers: list[Answer], question: Question) -> None:
     graph = relation.owner.dataset.graph
     title = f"{head} {relation.name or '→'} ..."
     if not answers:
-        click.echo(f"{title}\n  no answer" + (f" of confidence {question.threshold:g}" if question.threshold else ""))
+        limit = f" with confidence {question.threshold:g} or more" if question.threshold else ""
+        click.echo(f"{title}\n  no answer{limit}")
         return
     labels = [graph.label(relation.owner.names.id(answer.tail)) for answer in answers]
     columns: dict[str, list[Any]] = {
@@ -149,10 +152,10 @@ def _print_answers(relation: TaughtRelation, head: str, answers: list[Answer], q
 @click.command()
 @run_argument
 @references_option
-@click.option("--head", required=True, help="An entity, by id or label.")
-@click.option("--tail", required=True, help="The answer to explain, by id or label.")
-@click.option("-o", "--output", type=path, help="Draw the evidence as an SVG picture, too.")
-@option("--most", type=POSITIVE, default=10, help="Rules, and shared facts, to tell.")
+@click.option("--head", required=True, help="The head, by id or label.")
+@click.option("--tail", required=True, help="The tail to explain, by id or label.")
+@click.option("-o", "--output", type=path, help="Also draw the evidence as an SVG picture.")
+@option("--most", type=POSITIVE, default=10, help="Maximum number of rules, and of shared facts.")
 @name_option
 @facts_option
 @dataset_option
@@ -169,14 +172,14 @@ def explain(
     dataset: str | None,
     as_json: bool,
 ) -> None:
-    """Say why the model of RUN, taught a relation by examples, suggests a tail for a head.
+    """Explain why the model of RUN, taught a relation from references, predicts a tail for a head.
 
     \b
     Example:
       hire explain runs/umls --references part_of.tsv --head tissue --tail cell -o why.svg
     """
     if output is not None and output.suffix.lower() != ".svg":
-        raise HireError("is not a name for a picture", file=output, remedy="let it end in .svg")
+        raise HireError("the picture must be an .svg file", file=output, remedy="choose a name that ends in .svg")
     found = _taught(run, dataset, references, name, facts).explain(head, tail, most=most)
     content = found.to_dict()
     if output is not None:
@@ -216,32 +219,35 @@ def explain(
         f"(heads {similar['head_similarity']:.2f}, tails {similar['tail_similarity']:.2f} of 1)"
     )
     if output is not None:
-        click.echo(f"{output}: the same as a picture")
+        click.echo(f"{output}: picture of the evidence")
 
 
 @click.command()
 @run_argument
 @click.option(
-    "--shots", type=POSITIVE, multiple=True, help="Numbers of references to calibrate for [default: 1, 3, 5]."
+    "--shots",
+    type=POSITIVE,
+    multiple=True,
+    help="Number of references to calibrate for; may be repeated [default: 1, 3, 5].",
 )
-@option("--draws", type=POSITIVE, default=3, help="Sets of references of each task.")
+@option("--draws", type=POSITIVE, default=3, help="Random sets of references per task.")
 @option(
     "--candidates",
     "among",
     type=click.Choice(["taught", "task"]),
     default="taught",
-    help="Ask among the candidates that teaching chooses, as hire predict does, or those the dataset lists for a task.",
+    help="Rank the candidates that hire predict would rank (taught), or those that the dataset lists (task).",
 )
-@click.option("--check", type=click.Choice(["train", "dev", "test"]), help="Only tell how well it holds for a split.")
+@click.option("--check", type=click.Choice(["train", "dev", "test"]), help="Only measure the calibration on a split.")
 @dataset_option
 @json_option
 def calibrate(
     run: Path, shots: tuple[int, ...], draws: int, among: Any, check: str | None, dataset: str | None, as_json: bool
 ) -> None:
-    """Find out on the dev tasks what the scores of RUN mean, so that answers have a confidence.
+    """Calibrate the scores of RUN on the dev tasks, so that answers have a confidence.
 
-    Keeps it in RUN/calibration.json, which hire predict and hire.load find. --check SPLIT changes nothing: it reports
-    the expected calibration error, the reliability curve, and how often answer sets hold the answer.
+    Writes RUN/calibration.json, which hire predict and hire.load use. --check SPLIT changes nothing: it reports the
+    expected calibration error, the reliability curve, and the coverage of answer sets.
 
     \b
     Examples:
@@ -269,21 +275,21 @@ def calibrate(
         else:
             _print_report(f"dev, {k} {of}, as fitted", report["fitted"])
             if report["left_out"]:
-                _print_report(f"dev, {k} {of}, for relations that were left out", report["left_out"])
+                _print_report(f"dev, {k} {of}, on left-out relations", report["left_out"])
     if not check:
-        click.echo(f"{run / 'calibration.json'}: the calibration")
+        click.echo(f"{run / 'calibration.json'}: calibration written")
 
 
 def _print_report(title: str, report: dict[str, Any]) -> None:
     errors = ", ".join(
         f"{word} {report[key]['ece']:.3f}"
-        for word, key in (("of all answers", "answers"), ("of the first", "first_answers"))
+        for word, key in (("of all answers", "answers"), ("of top answers", "first_answers"))
     )
     click.echo(f"{title}: {report['relations']} relations, {report['queries']:,} queries")
     click.echo(f"expected calibration error {errors}; {report['reachable']:.1%} of the true tails are candidates\n")
     print_table(
-        "Reliability of the first answers",
-        ["confidence", "stated", "right", "answers", ""],
+        "Reliability of the top answers",
+        ["confidence", "mean confidence", "accuracy", "answers", ""],
         [
             (
                 f"{bin_['low']:.1f}–{bin_['high']:.1f}",
@@ -297,7 +303,7 @@ def _print_report(title: str, report: dict[str, Any]) -> None:
     )
     print_table(
         "Answer sets",
-        ["confidence", "hold the answer", "mean of relations", "worst relation", "mean size"],
+        ["confidence", "coverage", "mean of relations", "worst relation", "mean size"],
         [
             (
                 f"{entry['confidence']:.0%}",

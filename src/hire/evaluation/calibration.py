@@ -1,8 +1,11 @@
 """From scores to probabilities and answer sets, fitted on queries whose answers are known.
 
-The candidates of a query share one unit of mass, softmax(score / temperature). The probability that an answer is right
-is a logistic function of its mass, fitted to all answers alike. An answer set holds the best candidates up to the point
-where little enough mass is left; how little is split-conformal, a quantile of what was left for the true answers.
+The candidates of a query share one unit of mass, softmax(score / temperature), whether they are known facts or new
+ones: what is shown changes nothing. The probability that an answer is right is a logistic function of its mass, fitted
+to all answers alike. An answer set holds the best candidates up to the point where little enough mass is left; how
+little is split-conformal, a quantile of what was left for the true answers. Reports tell how well both hold in two
+settings: where nothing is known of a head, and, as users see it, where all its other tails are known and not shown
+("novel").
 
 A relation to come is one draw from relations, not a few hundred draws of queries: within a relation, queries resemble
 one another. So in that quantile every relation counts the same, however many queries it has, and it is chosen so that
@@ -42,6 +45,8 @@ class Outcomes:
     query_relations: IntArray  # [queries]: a query is a head with one of its true tails
     mass: FloatArray  # [queries, temperatures]: log mass of the true tail; minus infinity if it is no candidate
     rest: FloatArray  # [queries, temperatures]: log mass of the true tail and all below it
+    novel: FloatArray  # [queries, SHOWN, temperatures]: as `shown`, without the head's other true tails
+    novel_right: NDArray[np.bool_]  # [queries, SHOWN]
 
     @classmethod
     def of(cls, relation: int, scores: NDArray[np.float32], rows: IntArray, columns: IntArray) -> Outcomes:
@@ -74,7 +79,9 @@ class Outcomes:
             rest[there, number] = np.maximum(below, mass[there, number])  # so little may be lost in rounding
         right = np.zeros((len(scores), SHOWN), bool)
         right[:, : best.shape[1]] = np.take_along_axis(true, best, axis=1)
-        return cls(np.full(len(scores), relation), shown, right, np.full(len(rows), relation), mass, rest)
+        novel, novel_right = _novel(shifted, order, true, rows, columns)
+        of_heads, of_queries = (np.full(count, relation) for count in (len(scores), len(rows)))
+        return cls(of_heads, shown, right, of_queries, mass, rest, novel, novel_right)
 
     @classmethod
     def joined(cls, parts: Iterable[Outcomes]) -> Outcomes:
@@ -92,7 +99,30 @@ class Outcomes:
             self.query_relations[queries],
             self.mass[queries],
             self.rest[queries],
+            self.novel[queries],
+            self.novel_right[queries],
         )
+
+
+def _novel(
+    shifted: NDArray[Any], order: IntArray, true: NDArray[np.bool_], rows: IntArray, columns: IntArray
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """What is shown of each query where its head's other true tails are not: log mass, and which is right."""
+    novel = np.full((len(rows), SHOWN, len(TEMPERATURES)), -np.inf)
+    right = np.zeros((len(rows), SHOWN), bool)
+    if not len(rows):
+        return novel, right
+    width = min(order.shape[1], SHOWN + int(true.sum(axis=1).max()))
+    top = order[rows, :width]  # [queries, width]
+    other = true[rows[:, None], top] & (top != columns[:, None])
+    first = np.argsort(other, axis=1, kind="stable")[:, :SHOWN]  # those to be shown, in their order, then the others
+    top, other = np.take_along_axis(top, first, axis=1), np.take_along_axis(other, first, axis=1)
+    scores = np.where(other, -np.inf, shifted[rows[:, None], top])
+    right[:, : top.shape[1]] = (top == columns[:, None]) & ~other
+    for number, temperature in enumerate(TEMPERATURES):
+        totals = np.log(np.exp(shifted / temperature).sum(axis=1))
+        novel[:, : top.shape[1], number] = scores / temperature - totals[rows, None]
+    return novel, right
 
 
 @dataclass(frozen=True)
@@ -104,17 +134,20 @@ class Calibration:
     intercept: float
     thresholds: tuple[float, ...]  # for each of LEVELS: the log mass that may be left below an answer set's last member
 
-    def confidences(self, scores: NDArray[np.float32], places: IntArray) -> FloatArray:
-        """The probabilities that the candidates at some places are right, from the scores of all [candidates]."""
-        log_mass = _log_softmax(scores, self.temperature)[places]
+    def confidences(self, scores: NDArray[np.float32], positions: IntArray) -> FloatArray:
+        """The probabilities that the candidates at some positions are right, from the scores of all [candidates]."""
+        log_mass = _log_softmax(scores, self.temperature)[positions]
         return self._confidences(log_mass)
 
     def _confidences(self, log_mass: FloatArray) -> FloatArray:
         found: FloatArray = 1 / (1 + np.exp(-(self.slope * _logit(log_mass) + self.intercept)))
         return found
 
-    def answer_set(self, scores: NDArray[np.float32], level: float) -> IntArray:
-        """The places of the candidates, best first, among which the answer is with a confidence; at least one."""
+    def answer_set(self, scores: NDArray[np.float32], level: float, shown: NDArray[np.bool_] | None = None) -> IntArray:
+        """The positions of the candidates, best first, among which the answer is with a confidence.
+
+        Of those that are shown, which are all unless said otherwise, there is at least one.
+        """
         order = np.argsort(-scores, kind="stable")
         order = order[scores[order] > -np.inf]
         if not len(order):
@@ -122,9 +155,15 @@ class Calibration:
         log_mass = _log_softmax(scores, self.temperature)[order]
         rest = np.maximum(np.log(np.cumsum(np.exp(log_mass)[::-1])[::-1]), log_mass)
         kept = rest >= self.threshold(level)
-        kept[0] = True
-        found: IntArray = order[kept]
+        visible = np.ones(len(order), bool) if shown is None else shown[order]
+        kept[np.argmax(visible)] = True
+        found: IntArray = order[kept & visible]
         return found
+
+    @property
+    def temperature_index(self) -> int:
+        """The index of the temperature among those that are tried."""
+        return int(np.argmin(np.abs(TEMPERATURES - self.temperature)))
 
     def threshold(self, level: float) -> float:
         """For a confidence between the fitted ones, that of the next higher one; above all of them no limit."""
@@ -259,25 +298,21 @@ def report(calibration: Calibration, outcomes: Outcomes) -> dict[str, Any]:
 
 
 def _report(parts: list[tuple[Calibration, Outcomes]]) -> dict[str, Any]:
-    confidences, right, first = [], [], []
     covered: dict[float, list[NDArray[np.bool_]]] = {level: [] for level in CHECKED}
     for calibration, outcomes in parts:
-        temperature = int(np.argmin(np.abs(TEMPERATURES - calibration.temperature)))
-        log_mass = outcomes.shown[:, :, temperature]
-        there = np.isfinite(log_mass)
-        confidences.append(calibration._confidences(log_mass[there]))
-        right.append(outcomes.right[there])
-        first.append(np.broadcast_to(np.arange(SHOWN) == 0, there.shape)[there])
+        rest = outcomes.rest[:, calibration.temperature_index]
         for level, found in covered.items():
-            found.append(_covered(outcomes.rest[:, temperature], calibration.threshold(level)))
-    everything = np.concatenate(confidences), np.concatenate(right)
-    firsts = np.concatenate(first)
+            found.append(_covered(rest, calibration.threshold(level)))
+    answers, firsts = _reliabilities([(c, outcomes.shown, outcomes.right) for c, outcomes in parts])
+    novel, novel_firsts = _reliabilities([(c, outcomes.novel, outcomes.novel_right) for c, outcomes in parts])
     return {
         "relations": len(parts),
         "queries": sum(len(outcomes.rest) for _, outcomes in parts),
         "reachable": float(np.concatenate([outcomes.rest[:, 0] > -np.inf for _, outcomes in parts]).mean()),
-        "answers": _reliability(*everything),
-        "first_answers": _reliability(*(part[firsts] for part in everything)),
+        "answers": answers,
+        "first_answers": firsts,
+        "novel_answers": novel,
+        "novel_first_answers": novel_firsts,
         "coverage": [
             {
                 "confidence": level,
@@ -288,6 +323,22 @@ def _report(parts: list[tuple[Calibration, Outcomes]]) -> dict[str, Any]:
             for level, found in covered.items()
         ],
     }
+
+
+def _reliabilities(
+    parts: list[tuple[Calibration, FloatArray, NDArray[np.bool_]]],
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The reliability of all answers that were shown [..., SHOWN, temperatures], and of the first alone."""
+    confidences, right, first = [], [], []
+    for calibration, shown, of_shown in parts:
+        log_mass = shown[:, :, calibration.temperature_index]
+        there = np.isfinite(log_mass)
+        confidences.append(calibration._confidences(log_mass[there]))
+        right.append(of_shown[there])
+        first.append(np.broadcast_to(np.arange(SHOWN) == 0, there.shape)[there])
+    everything = np.concatenate(confidences), np.concatenate(right)
+    firsts = np.concatenate(first)
+    return _reliability(*everything), _reliability(*(part[firsts] for part in everything))
 
 
 def _reliability(confidences: FloatArray, right: NDArray[np.bool_]) -> dict[str, Any]:

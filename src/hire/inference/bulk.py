@@ -1,4 +1,4 @@
-"""Answers for any number of heads: written as they come, in the same memory, and gone on with after an interruption."""
+"""Predict for any number of heads, in constant memory; an interrupted run can be resumed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from hire.data.iri import PREFIX, check_prefix
 from hire.data.sources.reading import read_examples, read_lines
 from hire.errors import HireError
 from hire.inference.export import to_ntriples, to_tsv
-from hire.inference.model import HEADS_AT_ONCE, UNNAMED, Answer, TaughtRelation, TrainedModel
+from hire.inference.model import TrainedModel
+from hire.inference.relation import HEADS_AT_ONCE, UNNAMED, Answer, TaughtRelation
 from hire.progress import track
 from hire.util.files import explain_os_errors, read_blocks
 from hire.util.tensors import write_json
 
 FORMATS = ("json", "tsv", "nt")
-SECONDS_BETWEEN_MARKS = 2.0
+SECONDS_BETWEEN_RECORDS = 2.0
 COLUMNS = ("head", "tail", "score", "confidence")
 
 
@@ -30,7 +31,7 @@ Answers = Iterator[tuple[str, list[Answer]]]
 
 
 class Question(NamedTuple):
-    """What is asked of every head."""
+    """What to predict for every head."""
 
     k: int = 10
     known: bool = False
@@ -39,7 +40,7 @@ class Question(NamedTuple):
 
 
 def teach_from(trained: TrainedModel, path: Path, name: str | None = None) -> TaughtRelation:
-    """Teach the pairs of a table; what is wrong with them is told by line."""
+    """Teach a relation from a table of references; problems are reported by line."""
     pairs, problems = [], []
     for line, *pair in read_examples(path):
         for entity in pair:
@@ -59,10 +60,10 @@ def _located(error: HireError, path: Path, line: int) -> HireError:
 
 
 def writer(form: str, relation: TaughtRelation, question: Question, prefix: str = PREFIX) -> Writer:
-    """How the answers for a head become lines of a format."""
+    """The writer of a format."""
     if form == "nt":
         if question.explain:
-            raise HireError("N-Triples have no room for reasons", remedy="take the format json or tsv")
+            raise HireError("N-Triples cannot contain explanations", remedy="use --format json or tsv")
         check_prefix(prefix)
         return Writer("", lambda head, answers: _ntriples(relation, head, answers, prefix))
     if form == "json":
@@ -72,14 +73,14 @@ def writer(form: str, relation: TaughtRelation, question: Question, prefix: str 
 
 
 class Writer(NamedTuple):
-    """A format: its first line, if it has one, and the lines of a head."""
+    """A format: its header, if it has one, and how the answers for a head become lines."""
 
     header: str
     lines: Callable[[str, list[Answer]], str]
 
 
 def as_data(relation: TaughtRelation, head: str, answers: list[Answer], question: Question) -> dict[str, Any]:
-    """The answers for a head as plain data."""
+    """The answers for a head as JSON data."""
     found = [answer._asdict() for answer in answers]
     if question.explain:
         for answer in found:
@@ -105,7 +106,7 @@ def _ntriples(relation: TaughtRelation, head: str, answers: list[Answer], prefix
 
 @dataclass(frozen=True)
 class Heads:
-    """The heads to ask about: those of a file, or one."""
+    """The heads to predict for: those in a file, or a single one."""
 
     path: Path | None = None
     name: str = ""
@@ -114,12 +115,12 @@ class Heads:
         return iter([(1, self.name)]) if self.path is None else read_lines(self.path)
 
     def count(self) -> int:
-        """About how many there are, blank lines included."""
+        """The approximate number of heads: blank lines count too."""
         return 1 if self.path is None else sum(block.count(b"\n") for block in read_blocks(self.path))
 
 
 def answers_for(relation: TaughtRelation, heads: Heads, question: Question, skipped: int = 0) -> Answers:
-    """Each head but the first ones with its answers; an unknown head is told by its line."""
+    """Each head, after the skipped ones, with its answers; an unknown head is reported by line."""
     remaining = islice(heads, skipped, None)
     while some := list(islice(remaining, HEADS_AT_ONCE)):
         names = [name for _, name in some]
@@ -144,13 +145,13 @@ def write_answers(
     *,
     resume: bool = False,
 ) -> int:
-    """Write the answers for some heads into a file; returns for how many heads.
+    """Write the answers for some heads to a file; returns the number of heads.
 
-    While it grows, the output is TARGET.partial, and TARGET.progress says how far it has come: to resume is to cut off
-    what was written after that and to go on behind it. `about` is what must be the same then.
+    Until it is complete, the output is TARGET.partial, and TARGET.progress records how many heads are done. Resuming
+    truncates the output to that point and continues. `about` holds the settings that must not change in between.
     """
     output = Output(target, about, resume)
-    output.pass_over(heads)
+    output.skip(heads)
     with track("Predicting", heads.count()) as advance, output:
         advance(output.heads)
         if not output.size:
@@ -163,7 +164,7 @@ def write_answers(
 
 
 class Output:
-    """An output that grows beside its target, and the marks of how far it has come."""
+    """An incomplete output beside its target, and a record of its progress."""
 
     def __init__(self, target: Path, about: dict[str, Any], resume: bool) -> None:
         self.target = target
@@ -171,50 +172,51 @@ class Output:
         self.progress = target.with_name(f"{target.name}.progress")
         self.about = about
         self.heads = self.size = 0
-        self.digest = hashlib.sha256()  # of the heads that are done
+        self.digest = hashlib.sha256()  # of the finished heads
         self.expected: str | None = None
-        self.marked = time.monotonic()
+        self.recorded = time.monotonic()
         if self.interrupted(target):
             if not resume:
                 raise HireError(
-                    "was interrupted and can be gone on with",
+                    "was interrupted",
                     file=target,
-                    remedy=f"say --resume, or delete {self.progress.name} and {self.partial.name}",
+                    remedy="run again with --resume to continue, "
+                    f"or delete {self.progress.name} and {self.partial.name} to start over",
                 )
             self._read()
 
     def _read(self) -> None:
         try:
-            mark = json.loads(self.progress.read_text("utf-8"))
-            self.heads, self.size, self.expected = int(mark["heads"]), int(mark["bytes"]), str(mark["sha256"])
-            about = dict(mark["about"])
+            record = json.loads(self.progress.read_text("utf-8"))
+            self.heads, self.size, self.expected = int(record["heads"]), int(record["bytes"]), str(record["sha256"])
+            about = dict(record["about"])
             whole = self.partial.stat().st_size >= self.size
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise HireError(f"is damaged ({error})", file=self.progress, remedy="delete it to begin anew") from error
+            raise HireError(f"is damaged ({error})", file=self.progress, remedy="delete it to start over") from error
         if not whole:
-            raise HireError("is shorter than it was", file=self.partial, remedy="delete it to begin anew")
+            raise HireError("is shorter than it was", file=self.partial, remedy="delete it to start over")
         changed = [key for key in self.about if about.get(key) != self.about[key]]
         if changed:
             raise HireError(
-                f"was begun with other settings: {', '.join(changed)}",
+                f"was started with different settings: {', '.join(changed)}",
                 file=self.target,
-                remedy="give the same as before, or choose another -o",
+                remedy="use the same settings, or choose another -o",
             )
 
     @staticmethod
     def interrupted(target: Path) -> bool:
-        """Whether an output was begun and not completed."""
+        """Whether an output is incomplete."""
         return all(target.with_name(target.name + suffix).exists() for suffix in (".partial", ".progress"))
 
-    def pass_over(self, heads: Heads) -> None:
-        """Look at the heads that are done: an error if they are others now."""
+    def skip(self, heads: Heads) -> None:
+        """Skip the finished heads; an error if they have changed."""
         for _, name in islice(heads, self.heads):
             self.digest.update(name.encode() + b"\n")
         if self.expected is not None and self.digest.hexdigest() != self.expected:
             raise HireError(
-                f"the first {self.heads:,} heads are others than before",
+                f"the first {self.heads:,} heads have changed",
                 file=self.target,
-                remedy="give the same heads, or choose another -o",
+                remedy="use the same heads, or choose another -o",
             )
 
     def __enter__(self) -> None:
@@ -222,16 +224,16 @@ class Output:
             self.stream = self.partial.open("r+b" if self.size else "wb")
             self.stream.truncate(self.size)
             self.stream.seek(self.size)
-        self._mark()
+        self._record()
 
     def __exit__(self, *_exception: object) -> None:
         try:
-            self._mark()
+            self._record()
         finally:
             self.stream.close()
 
     def write(self, text: str, head: str | None = None) -> None:
-        """Add the lines of a head, or of none."""
+        """Append the lines of a head, or a header."""
         content = text.encode("utf-8", "backslashreplace")
         with explain_os_errors(self.partial):
             self.stream.write(content)
@@ -239,25 +241,25 @@ class Output:
         if head is not None:
             self.digest.update(head.encode() + b"\n")
             self.heads += 1
-        if time.monotonic() - self.marked > SECONDS_BETWEEN_MARKS:
-            self._mark()
+        if time.monotonic() - self.recorded > SECONDS_BETWEEN_RECORDS:
+            self._record()
 
-    def _mark(self) -> None:
-        """Say how far the output has come, once it is on the disk."""
+    def _record(self) -> None:
+        """Record the progress, once the output is on disk."""
         with explain_os_errors(self.partial):
             self.stream.flush()
             os.fsync(self.stream.fileno())
-        mark = {"heads": self.heads, "bytes": self.size, "sha256": self.digest.hexdigest(), "about": self.about}
-        write_json(self.progress, mark)
-        self.marked = time.monotonic()
+        record = {"heads": self.heads, "bytes": self.size, "sha256": self.digest.hexdigest(), "about": self.about}
+        write_json(self.progress, record)
+        self.recorded = time.monotonic()
 
     def finish(self) -> None:
-        """The output is complete."""
+        """Turn the complete output into the target."""
         with explain_os_errors(self.target):
             self.partial.replace(self.target)
             self.progress.unlink()
 
 
 def fingerprint_of(pairs: Iterable[Any]) -> str:
-    """A short checksum of plain data."""
+    """A short checksum of JSON data."""
     return hashlib.sha256(json.dumps(list(pairs)).encode()).hexdigest()[:16]

@@ -12,10 +12,11 @@ from hire.data.dataset import Task
 from hire.errors import HireError
 from hire.evaluation.calibration import CHECKED, Calibration, Outcomes, fit, for_shots, left_out, report
 from hire.evaluation.ranking import SCORES_AT_ONCE
-from hire.inference.model import TaughtRelation, TrainedModel, load
+from hire.inference.model import TrainedModel, load
+from hire.inference.relation import TaughtRelation
 from hire.progress import track
 from hire.training.run import write_calibration
-from hire.util.arrays import IntArray
+from hire.util.arrays import IntArray, positions_in
 from hire.util.randomness import random_stream
 
 SHOTS = (1, 3, 5)
@@ -41,9 +42,9 @@ def calibrate(
     return about | {"shots": {str(k): calibration.to_dict() for k, calibration in found.items()}}
 
 
-def calibrate_new(run: Path, dataset: str | None = None) -> bool:
-    """Calibrate a run that was just trained, as quickly as it goes, unless it is; whether it has a calibration then."""
-    trained = load(run, dataset)
+def calibrate_new(run: Path, dataset: str | Path | None = None, *, device: str = "cpu") -> bool:
+    """Calibrate a run that was just trained, quickly, unless it is calibrated; whether it has a calibration then."""
+    trained = load(run, dataset, device=device)
     if trained.calibrations:
         return True
     try:
@@ -63,7 +64,7 @@ def check(
         calibration = for_shots(trained.calibrations, k)
         if calibration is None:
             raise HireError("the run is not calibrated", remedy="hire calibrate RUN does it")
-        outcomes, sizes = ask(trained, split, k, draws, among, calibration)
+        outcomes, sizes = ask(trained, split, k, draws, among, levels=True)
         found = report(calibration, outcomes)
         for entry, of_level in zip(found["coverage"], sizes.T, strict=True):
             entry |= {"mean_size": float(of_level.mean()), "median_size": float(np.median(of_level))}
@@ -90,9 +91,9 @@ def ask(
     shots: int,
     draws: int,
     among: Among = "taught",
-    calibration: Calibration | None = None,
+    levels: bool = False,
 ) -> tuple[Outcomes, IntArray]:
-    """Ask about every head of a split's tasks as a user would; with a calibration, also how large answer sets are.
+    """Ask about every head of a split's tasks as a user would; with levels, also how large answer sets are.
 
     The references of the first draw are those of evaluation, the first ones.
     """
@@ -106,28 +107,32 @@ def ask(
                     pairs = random_stream(0, "adaptation", draw).permutation(pairs)
                 listed = np.sort(task.candidates) if among == "task" and task.candidates is not None else None
                 relation = trained.taught(pairs[:shots], None, listed)
-                for part, of_part in _ask(relation, task, np.unique(pairs[shots:, 0]), calibration):
+                for part, of_part in _ask(relation, task, np.unique(pairs[shots:, 0]), levels):
                     parts.append(part)
                     sizes.append(of_part)
                 advance(1)
     return Outcomes.joined(parts), np.concatenate(sizes)
 
 
-def _ask(
-    relation: TaughtRelation, task: Task, heads: IntArray, calibration: Calibration | None
-) -> Iterable[tuple[Outcomes, IntArray]]:
-    candidates = relation.candidates
-    at_once = max(1, SCORES_AT_ONCE // len(candidates))
-    for start in range(0, len(heads), at_once):
-        some = heads[start : start + at_once]
+def _ask(taught: TaughtRelation, task: Task, heads: IntArray, levels: bool) -> Iterable[tuple[Outcomes, IntArray]]:
+    """The outcomes of some heads, and with levels how large their answer sets are."""
+    for relation, some in _blocks(taught, heads):
+        candidates = relation.candidates
         scores = relation.candidate_scores(some)
-        rows, tails = relation.owner.dataset.facts.all_tails(some, task.relation)
+        rows, tails = taught.owner.dataset.facts.all_tails(some, task.relation)
         asked = np.stack([some[rows], tails], axis=1)
-        new = ~(asked[:, None] == relation.references).all(axis=2).any(axis=1)
-        rows, tails = rows[new], tails[new]
-        columns = np.minimum(np.searchsorted(candidates, tails), len(candidates) - 1)
-        columns = np.where(candidates[columns] == tails, columns, -1)
+        new = ~(asked[:, None] == taught.references).all(axis=2).any(axis=1)
+        rows, columns = rows[new], positions_in(candidates, tails[new])
         sizes = np.zeros((0, len(CHECKED)), np.int64)
-        if calibration is not None:
+        calibration = relation.calibration
+        if levels and calibration is not None:
             sizes = np.array([[len(calibration.answer_set(row, level)) for level in CHECKED] for row in scores])
         yield Outcomes.of(task.relation, scores, rows, columns), sizes
+
+
+def _blocks(taught: TaughtRelation, heads: IntArray) -> Iterable[tuple[TaughtRelation, IntArray]]:
+    """The heads with the relation that answers each, as many at once as fit into memory."""
+    for relation, some in taught.by_head(heads):
+        at_once = max(1, SCORES_AT_ONCE // len(relation.candidates))
+        for start in range(0, len(some), at_once):
+            yield relation, some[start : start + at_once]

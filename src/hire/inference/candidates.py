@@ -1,4 +1,4 @@
-"""Which entities may stand where some examples do: those of like types, and of too many the most alike."""
+"""Candidates for a taught relation: entities of similar types, and if they are too many, the most similar ones."""
 
 from __future__ import annotations
 
@@ -11,87 +11,87 @@ from numpy.typing import NDArray
 from hire.data.graph import KnowledgeGraph
 from hire.util.arrays import IntArray, distinct, expand_rows
 
-LIKE = 0.5  # cosine of the profiles of two types from which on they are alike
-TIE = 1e-9  # far below any likeness
+TIE = 1e-9  # far below any difference in similarity
 
 
 class _Profiles(NamedTuple):
-    """How many entities of each type have each kind of edge, as entries of rows of length one."""
+    """How many entities of each type have each edge type: the entries of one vector of length 1 per type."""
 
     types: IntArray  # [entries]
-    kinds: IntArray  # [entries]
-    values: NDArray[np.float64]  # [entries]: log(1 + how many), times how rare the kind is
+    edge_types: IntArray  # [entries]
+    values: NDArray[np.float64]  # [entries]: log(1 + count) * idf of the edge type, normalized
 
 
 class Likeness:
-    """Entities of a graph that are like others, by their types and by the kinds of edges that they have."""
+    """Finds entities of a graph that are similar to some examples, by their types and edge types."""
 
-    def __init__(self, graph: KnowledgeGraph) -> None:
+    def __init__(self, graph: KnowledgeGraph, type_similarity: float = 0.5) -> None:
         self.graph = graph
+        self.type_similarity = type_similarity  # minimum cosine between the profiles of similar types
 
-    def entities(self, examples: IntArray, most: int, hidden: int | None = None) -> IntArray:
-        """At most so many entities, sorted, that have a type like one of the examples', and the examples.
+    def entities(self, examples: IntArray, limit: int, hidden: int | None = None) -> IntArray:
+        """At most `limit` entities of types similar to those of the examples, and the examples themselves, sorted.
 
-        Where the graph knows no types, all entities have. Of too many, the most alike; see `most_alike`.
+        In a graph without types, any entity. If there are too many, the most similar ones; see `most_alike`.
         """
         everything = np.arange(len(self.graph.entities))
         if self.graph.types is None:
-            return self.most_alike(everything, examples, most, hidden)
+            return self.most_alike(everything, examples, limit, hidden)
         types = self.types(self.graph.types.of_entities(examples))
-        alike = distinct(np.concatenate([self.graph.types.entities_with(types).astype(np.int64), examples]))
-        return self.most_alike(alike, examples, most, hidden)
+        similar = distinct(np.concatenate([self.graph.types.entities_with(types).astype(np.int64), examples]))
+        return self.most_alike(similar, examples, limit, hidden)
 
     def types(self, examples: IntArray) -> IntArray:
-        """The types, sorted, whose entities have the kinds of edges that those of some types have, and these."""
+        """The types whose entities have similar edge types to those of the examples, and the examples, sorted."""
         profiles = self._profiles
         names = [] if self.graph.types is None else self.graph.types.names
-        alike = np.zeros(len(names), bool)
-        alike[examples] = True
+        similar = np.zeros(len(names), bool)
+        similar[examples] = True
         for example in examples:
             own = profiles.types == example
             weights = np.zeros(2 * len(self.graph.relations))
-            weights[profiles.kinds[own]] = profiles.values[own]
-            products = profiles.values * weights[profiles.kinds]
-            alike |= np.bincount(profiles.types, products, minlength=len(names)) >= LIKE
-        return np.flatnonzero(alike)
+            weights[profiles.edge_types[own]] = profiles.values[own]
+            products = profiles.values * weights[profiles.edge_types]
+            similar |= np.bincount(profiles.types, products, minlength=len(names)) >= self.type_similarity
+        return np.flatnonzero(similar)
 
     @cached_property
     def _profiles(self) -> _Profiles:
         graph, types = self.graph, self.graph.types
         if types is None:
             return _Profiles(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
-        kind_count = 2 * len(graph.relations)
+        edge_type_count = 2 * len(graph.relations)
         owners = np.repeat(np.arange(len(graph.entities)), graph.degrees)
-        sources, kinds = np.divmod(distinct(owners * kind_count + graph.neighbors[:, 0]), kind_count)
-        rarity = np.log((len(graph.entities) + 1) / (np.bincount(kinds, minlength=kind_count) + 1))
+        sources, edge_types = np.divmod(distinct(owners * edge_type_count + graph.neighbors[:, 0]), edge_type_count)
+        idf = np.log((len(graph.entities) + 1) / (np.bincount(edge_types, minlength=edge_type_count) + 1))
         members, entries = expand_rows(types.offsets, sources)
         keys, counts = np.unique(
-            types.members[members].astype(np.int64) * kind_count + kinds[entries], return_counts=True
+            types.members[members].astype(np.int64) * edge_type_count + edge_types[entries], return_counts=True
         )
-        of_types, of_kinds = np.divmod(keys, kind_count)
-        values = np.log1p(counts) * rarity[of_kinds]
+        of_types, of_edge_types = np.divmod(keys, edge_type_count)
+        values = np.log1p(counts) * idf[of_edge_types]
         norms = np.sqrt(np.bincount(of_types, values**2, minlength=len(types.names)))
-        return _Profiles(of_types, of_kinds, values / np.maximum(norms[of_types], 1e-12))
+        return _Profiles(of_types, of_edge_types, values / np.maximum(norms[of_types], 1e-12))
 
-    def most_alike(self, members: IntArray, examples: IntArray, most: int, hidden: int | None = None) -> IntArray:
-        """Of some entities, sorted, the so many that are most like some examples, and the examples among them; sorted.
+    def most_alike(self, members: IntArray, examples: IntArray, limit: int, hidden: int | None = None) -> IntArray:
+        """The `limit` of some sorted entities that are most similar to the examples, including the examples; sorted.
 
-        An entity is like the examples as far as its edges are of kinds that many of the examples, but few others have.
-        No edge of a hidden relation counts.
+        An entity is similar if its edge types are frequent among the examples but rare in the graph. Edges of a hidden
+        relation do not count.
         """
         graph = self.graph
-        if len(members) <= most:
+        if len(members) <= limit:
             return members
         shares = np.zeros(2 * len(graph.relations))
         for example in examples:
             shares[np.unique(graph.neighbors_of(int(example), None)[:, 0])] += 1 / len(examples)
-        weights = shares * np.log(len(graph.neighbors) / np.maximum(graph.kind_sizes, 1))
+        weights = shares * np.log(len(graph.neighbors) / np.maximum(graph.edge_counts, 1))
         if hidden is not None:
             weights[[hidden, hidden + len(graph.relations)]] = 0
         sums = np.concatenate([[0], np.cumsum(weights[graph.neighbors[:, 0]])])[graph.offsets]
         degrees = graph.degrees[members] + 1
-        likeness = (sums[members + 1] - sums[members]) / degrees - TIE / degrees  # of equals, the better connected
-        places = np.searchsorted(members, examples)
-        present = members[np.minimum(places, len(members) - 1)] == examples
-        likeness[places[present]] = np.inf
-        return np.sort(members[np.argpartition(-likeness, most)[:most]])
+        similarity = (sums[members + 1] - sums[members]) / degrees - TIE / degrees  # ties: higher degree first
+        positions = np.searchsorted(members, examples)
+        present = members[np.minimum(positions, len(members) - 1)] == examples
+        similarity[positions[present]] = np.inf
+        return np.sort(members[np.argpartition(-similarity, limit)[:limit]])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hire.data.graph import KnowledgeGraph
-from hire.systems.base import FewShotModel
+from hire.systems.base import FewShotSystem
 from hire.systems.evidence import Evidence, Path, Rule, SharedTuple, SimilarReference
 from hire.util.arrays import IntArray
 
@@ -128,7 +128,7 @@ def _of(reason: Rule | SharedTuple) -> str:
 
 
 def find_evidence(
-    model: FewShotModel,
+    model: FewShotSystem,
     graph: KnowledgeGraph,
     learned: Any,
     references: IntArray,
@@ -141,9 +141,8 @@ def find_evidence(
 
     Edges of a hidden relation, the one that is asked about, are no evidence.
     """
-    own = model.explain(learned, *pair, most=most)
-    if own is not None:
-        return own
+    if "explain" in model.capabilities:
+        return model.explain(learned, *pair, most=most)
     score = float(model.score(learned, np.array(pair[:1]), np.array(pair[1:]))[0, 0])
     return Evidence(
         score,
@@ -227,7 +226,7 @@ def _shared(
 
 
 def _most_similar(
-    model: FewShotModel, graph: KnowledgeGraph, references: IntArray, pair: tuple[int, int]
+    model: FewShotSystem, graph: KnowledgeGraph, references: IntArray, pair: tuple[int, int]
 ) -> SimilarReference:
     """The reference that is most like a pair by the model's embeddings or, if it has none, by their neighbours."""
     similarities = np.stack(
@@ -238,9 +237,9 @@ def _most_similar(
     return SimilarReference(head, tail, *similarities[best].tolist())
 
 
-def _similarities(model: FewShotModel, graph: KnowledgeGraph, others: IntArray, entity: int) -> Any:
-    vectors = model.vectors(np.append(others, entity))
-    if vectors is not None:
+def _similarities(model: FewShotSystem, graph: KnowledgeGraph, others: IntArray, entity: int) -> Any:
+    if "vectors" in model.capabilities:
+        vectors = model.vectors(np.append(others, entity))
         unit = vectors / vectors.norm(dim=1, keepdim=True).clamp_min(1e-9)
         return (unit[:-1] @ unit[-1]).clamp(0, 1).cpu().numpy()
     ours = set(map(tuple, _neighbors(graph, entity, None).tolist()))

@@ -105,7 +105,7 @@ def create_app(
         return About(
             version=__version__,
             dataset=model.dataset.name,
-            model=model.model.name,
+            model=model.system.name,
             entities=len(model.dataset.graph.entities),
             relations=len(service.relations()),
         )

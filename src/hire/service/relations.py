@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from hire.errors import HireError
-from hire.inference.model import TaughtRelation, TrainedModel
+from hire.inference.model import TrainedModel
+from hire.inference.relation import TaughtRelation
 from hire.service.store import Kind, Pair, RelationStore, StoredRelation
 
 MAX_RELATIONS = 10_000

@@ -57,8 +57,6 @@ TASK_FEATURES = (  # of the references as a whole
 )
 FEATURE = {name: column for column, name in enumerate(ENTITY_FEATURES)}
 HEAD, TAIL = 0, 1
-SHARPNESS = 6.0  # of the weights of similar relations
-LEAST_POPULARITY = 1e-5
 MOST_KEPT = 50_000  # entities whose features are kept
 
 
@@ -99,9 +97,9 @@ class ReferenceEvidence:
         agreement = graph.agreement @ (links / max(1e-6, float(np.linalg.norm(links))))
         fans = self._log_fans
         columns = [of_heads, of_tails[inverse], head_types, tail_types[inverse], *self._figures, agreement]
-        features = np.stack(columns, axis=1) * 3
+        scaled = np.stack(columns, axis=1) * graph.settings.similarity_scale
         general = np.stack([np.log1p(graph.kind_sizes) / 2 - 3, fans - 0.7, fans[inverse] - 0.7], axis=1)
-        features = np.concatenate([features, general], axis=1).astype(np.float32)
+        features: FloatArray = np.concatenate([scaled, general], axis=1).astype(np.float32)
         if self.hidden is not None:
             features[[self.hidden, self.hidden + graph.relation_count]] = 0
         return features
@@ -192,8 +190,9 @@ class ReferenceEvidence:
     @cached_property
     def _similar_kinds(self) -> FloatArray:
         """How similar the relation of the references is to each kind, in shares, [kinds]."""
-        alike = self.kind_features[:, :4].sum(axis=1) / 3
-        weights = np.exp(SHARPNESS * (alike - alike.max())) * (self.graph.kind_sizes > 0)
+        settings = self.graph.settings
+        alike = self.kind_features[:, :4].sum(axis=1) / settings.similarity_scale
+        weights = np.exp(settings.sharpness * (alike - alike.max())) * (self.graph.kind_sizes > 0)
         weights[self._hidden_kinds] = 0
         shares: FloatArray = (weights / max(1e-6, float(weights.sum()))).astype(np.float32)
         return shares
@@ -278,7 +277,9 @@ class ReferenceEvidence:
             columns += [(entities[:, None] == ours).mean(axis=1)]
             columns += [cosines[side].mean(axis=1), cosines[side].max(axis=1)]
             columns += [shares[side].mean(axis=1), shares[side].max(axis=1), self._of_types(entities, ours)]
-        columns += [np.log1p(degrees) / 5, np.log(LEAST_POPULARITY + popularity) / 5 + 1.5]
+        settings = self.graph.settings
+        popularity = np.log(settings.least_popularity + popularity) / settings.log_scale + 1.5
+        columns += [np.log1p(degrees) / settings.log_scale, popularity]
         return np.stack(columns, axis=1).astype(np.float32)
 
     def degrees(self, entities: IntArray) -> FloatArray:
@@ -286,7 +287,7 @@ class ReferenceEvidence:
         degrees = self.graph.degrees_of(entities)
         for kind in self._hidden_kinds:
             degrees = degrees - self.graph.counts(entities, kind)
-        return (np.log1p(degrees) / 5).astype(np.float32)
+        return (np.log1p(degrees) / self.graph.settings.log_scale).astype(np.float32)
 
     def _of_types(self, entities: IntArray, ours: IntArray) -> FloatArray:
         """The share of the references' entities with which each entity has a type in common."""
