@@ -7,20 +7,21 @@ import pytest
 import torch
 
 from hire.data.dataset import FewShotDataset
-from hire.embeddings.trainer import Embeddings
+from hire.embeddings.settings import Embeddings
 from hire.errors import HireError
 from hire.evaluation.ranking import evaluate
 from hire.sampling.episodes import EpisodeBatch
 from hire.systems.hire.context import info_nce
-from hire.systems.hire.entity import Relation, Vectors
+from hire.systems.hire.entity import MetaRelation, Vectors
 from hire.systems.hire.model import Hire
 from hire.systems.hire.network import HireNetwork
-from hire.systems.hire.settings import HireSettings, Loss
-from hire.systems.hire.trainer import HireTrainer, TrainingSettings, _Rows
+from hire.systems.hire.settings import HireModelSettings, HireSettings, HireTrainingSettings, Loss
+from hire.systems.hire.trainer import HireTrainer, _Rows
 from hire.training.settings import preset
 
-MODEL = HireSettings(dimension=16, inner_negatives=32)
-TRAINING = TrainingSettings(steps=150, tasks=8, queries=16, negatives=32, inner_negatives=16, context_references=4)
+MODEL = HireModelSettings(dimension=16, inner_negatives=32)
+TRAINING = HireTrainingSettings(steps=150, tasks=8, queries=16, negatives=32, inner_negatives=16, context_references=4)
+SETTINGS = HireSettings(MODEL, TRAINING)
 
 
 @pytest.fixture(scope="module")
@@ -33,16 +34,16 @@ def embeddings(umls: FewShotDataset) -> Embeddings:
 
 
 def state_of(trainer: HireTrainer) -> dict[str, torch.Tensor]:
-    tables = {name: getattr(trainer, name).weights for name in ("entities", "projections", "relations")}
-    return tables | trainer.network.state_dict()
+    tables = {name: table.weights for name, table in trainer.tables.items()}
+    return tables | trainer.hire_network.state_dict()
 
 
 def test_training_helps_with_unseen_relations(umls: FewShotDataset, embeddings: Embeddings) -> None:
-    trainer = HireTrainer(umls, embeddings, MODEL, TRAINING)
-    untrained = evaluate(trainer.model(), umls, "dev", 3)["realistic"]["mrr"]
+    trainer = HireTrainer(umls, embeddings, SETTINGS)
+    untrained = evaluate(trainer.system(), umls, "dev", 3)["realistic"]["mrr"]
     losses = [trainer.train_step() for _ in range(TRAINING.steps)]
     assert sum(losses[-20:]) < 0.8 * sum(losses[:20])
-    trained = evaluate(trainer.model(), umls, "dev", 3)["realistic"]["mrr"]
+    trained = evaluate(trainer.system(), umls, "dev", 3)["realistic"]["mrr"]
     assert trained > 1.5 * untrained > 0
 
 
@@ -50,7 +51,7 @@ def test_training_helps_with_unseen_relations(umls: FewShotDataset, embeddings: 
 def test_negatives_of_each_pair_count_as_shared_ones_do(loss: Loss) -> None:
     torch.manual_seed(0)
     network = HireNetwork(replace(MODEL, loss=loss)).eval()
-    relation = Relation(*torch.randn(4, 2, 16))
+    relation = MetaRelation(*torch.randn(4, 2, 16))
     heads, tails, negatives = (Vectors(*torch.randn(2, 2, count, 16)) for count in (3, 3, 5))
     shared = network.losses(relation, heads, tails, negatives)
     own = Vectors(*(part[:, None].expand(-1, 3, -1, -1) for part in negatives))
@@ -68,36 +69,43 @@ def test_what_negatives_stand_for_does_not_depend_on_how_many_are_drawn() -> Non
 
 
 def test_the_papers_episodes_train(umls: FewShotDataset, embeddings: Embeddings) -> None:
-    settings = preset("paper").changed(model={"dimension": 16}, training={"tasks": 32, "shots": (2,)})
-    trainer = HireTrainer(umls, embeddings, settings.model, settings.training)
+    chosen = preset("paper").changed({"model.dimension": 16, "training.tasks": 32, "training.shots": 2})
+    trainer = HireTrainer(umls, embeddings, chosen.settings)
     losses = [trainer.train_step() for _ in range(60)]
     assert sum(losses[-10:]) < 0.9 * sum(losses[:10])
-    batch = trainer.draw(0, 2)
+    batch = trainer.batch(0).episodes
+    assert batch.references.shape == (32, 2, 2)
     assert batch.query_negatives.shape == (32, 3, 1) and batch.query_false is None
-    assert trainer.model().entities.data_ptr() == trainer.entities.weights.data_ptr()  # no average
+    assert trainer.system().entities.data_ptr() == trainer.entities.weights.data_ptr()  # no average
 
 
 def test_more_references_than_facts_are_refused(umls: FewShotDataset, embeddings: Embeddings) -> None:
     for batches in ("pooled", "episodes"):
-        settings = replace(TRAINING, shots=(9_000,), batches=batches)
+        training = replace(TRAINING, shots=(9_000,), batches=batches)
         with pytest.raises(HireError, match=r"900[01]"):
-            HireTrainer(umls, embeddings, MODEL, settings)
+            HireTrainer(umls, embeddings, replace(SETTINGS, training=training))
 
 
-def test_the_model_is_the_average(umls: FewShotDataset, embeddings: Embeddings) -> None:
-    trainer = HireTrainer(umls, embeddings, MODEL, replace(TRAINING, averaging=0.1, steps=40))  # over 4 steps
+def test_the_system_is_the_average(umls: FewShotDataset, embeddings: Embeddings) -> None:
+    optimizer = replace(SETTINGS.optimizer, ema=0.1)  # over 4 steps
+    trainer = HireTrainer(umls, embeddings, HireSettings(MODEL, replace(TRAINING, steps=40), optimizer))
     weight = "learner.mlp.0.weight"
-    average = trainer.network.state_dict()[weight].clone()
+    average = trainer.hire_network.state_dict()[weight].clone()
+    of_entities = trainer.entities.weights.clone()
     for _ in range(3):
         trainer.train_step()
-        average = 0.75 * average + 0.25 * trainer.network.state_dict()[weight]
-    found = trainer.model().network.state_dict()[weight]
-    assert torch.allclose(found, average, atol=1e-7)
-    assert not torch.equal(found, trainer.network.state_dict()[weight])
+        average = 0.75 * average + 0.25 * trainer.hire_network.state_dict()[weight]
+        of_entities = 0.75 * of_entities + 0.25 * trainer.entities.weights
+    found = trainer.system()
+    assert torch.allclose(found.network.state_dict()[weight], average, atol=1e-7)
+    assert not torch.equal(found.network.state_dict()[weight], trainer.hire_network.state_dict()[weight])
+    assert torch.allclose(found.entities, of_entities, atol=1e-6)
 
 
 def test_the_same_seed_gives_the_same_run_bit_for_bit(umls: FewShotDataset, embeddings: Embeddings) -> None:
-    first, second, third = (HireTrainer(umls, embeddings, MODEL, replace(TRAINING, seed=seed)) for seed in (3, 3, 4))
+    first, second, third = (
+        HireTrainer(umls, embeddings, HireSettings(MODEL, replace(TRAINING, seed=seed))) for seed in (3, 3, 4)
+    )
     for trainer in (first, second, third):
         for _ in range(5):
             trainer.train_step()
@@ -123,7 +131,8 @@ def test_the_same_seed_gives_the_same_run_bit_for_bit(umls: FewShotDataset, embe
     ],
 )
 def test_every_switch_trains(umls: FewShotDataset, embeddings: Embeddings, changes: dict[str, object]) -> None:
-    trainer = HireTrainer(umls, embeddings, replace(MODEL, **changes), TRAINING)  # type: ignore[arg-type]
+    model = replace(MODEL, **changes)  # type: ignore[arg-type]
+    trainer = HireTrainer(umls, embeddings, HireSettings(model, TRAINING))
     before = {name: value.clone() for name, value in state_of(trainer).items()}
     losses = [trainer.train_step() for _ in range(3)]
     assert all(loss == loss and loss > 0 for loss in losses)
@@ -135,17 +144,16 @@ def test_every_switch_trains(umls: FewShotDataset, embeddings: Embeddings, chang
 
 
 def test_every_reference_is_held_against_its_own_context(umls: FewShotDataset, embeddings: Embeddings) -> None:
-    trainer = HireTrainer(
-        umls, embeddings, replace(MODEL, false_contexts=2), replace(TRAINING, context_references=None)
-    )
-    batch = trainer.draw(0, 5)
+    training = replace(TRAINING, context_references=None, shots=(5,))
+    trainer = HireTrainer(umls, embeddings, HireSettings(replace(MODEL, false_contexts=2), training))
+    batch = trainer.batch(0).episodes
     twice = {name: torch.cat([part, part.flip(0)]) for name, part in vars(batch).items()}  # each is there again
     batch = EpisodeBatch(**twice)
     drawn = trainer._draw_contexts(batch, np.random.default_rng(0))
     assert len(drawn.own) >= 2 * len(set(drawn.own.tolist()))
     rows = _Rows(trainer.entities, trainer.projections, [drawn.pairs], drawn.tuples.entities)
-    found = trainer._context_loss(rows.vectors[0].embeddings.flatten(1), drawn, rows)
-    encoder = trainer.network.context
+    found, _ = trainer._context_loss(rows.vectors[0].embeddings.flatten(1), drawn, rows)
+    encoder = trainer.hire_network.context
     assert encoder is not None
     encoded = encoder(drawn.tuples, trainer.relations.weights, trainer.entities.weights)
     true = trainer.contexts.true(drawn.pairs, batch.relations.repeat_interleave(5)).tuples()
@@ -154,6 +162,17 @@ def test_every_reference_is_held_against_its_own_context(umls: FewShotDataset, e
     triplets = trainer.entities.weights[drawn.pairs].flatten(1)
     expected = info_nce(triplets, of_true, of_false, MODEL.context_temperature).mean()
     assert found.item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_training_goes_on_where_it_was_left(umls: FewShotDataset, embeddings: Embeddings) -> None:
+    whole, first, second = (HireTrainer(umls, embeddings, SETTINGS) for _ in range(3))
+    losses = [whole.train_step() for _ in range(6)]
+    for _ in range(3):
+        first.train_step()
+    second.load_state({name: part.clone() for name, part in first.state().items()})
+    assert [second.train_step() for _ in range(3)] == losses[3:]
+    one, other = whole.state(), second.state()
+    assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_a_learner_that_starts_at_nothing_leaves_the_gated_mean_of_t_minus_h() -> None:
