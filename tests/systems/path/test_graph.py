@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from hire.data.dataset import FewShotDataset
 from hire.systems.path.graph import EvidenceGraph
+from hire.systems.path.settings import EvidenceSettings
 
 ENTITIES, RELATIONS = 9, 3
 TRIPLES = st.lists(
@@ -16,8 +17,8 @@ TRIPLES = st.lists(
 )
 
 
-def graph_of(triples: list[tuple[int, int, int]]) -> EvidenceGraph:
-    return EvidenceGraph(np.array(triples, np.int64).reshape(-1, 3), ENTITIES, RELATIONS)
+def graph_of(triples: list[tuple[int, int, int]], settings: EvidenceSettings | None = None) -> EvidenceGraph:
+    return EvidenceGraph(np.array(triples, np.int64).reshape(-1, 3), ENTITIES, RELATIONS, settings=settings)
 
 
 def edges_of(triples: list[tuple[int, int, int]], hidden: int | None = None) -> set[tuple[int, int, int]]:
@@ -69,11 +70,13 @@ def test_what_occurs_together(triples: list[tuple[int, int, int]]) -> None:
                 assert graph.company[one, other] == pytest.approx(share * graph.rarity[other], rel=1e-5)
 
 
-def test_of_a_hub_a_sample_is_walked_that_other_relations_do_not_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hire.systems.path.graph.MAX_FAN", 20)
+def test_of_a_hub_a_sample_is_walked_that_other_relations_do_not_change() -> None:
+    limited = EvidenceSettings(max_fan_out=20)
     star = np.array([(0, 0, tail) for tail in range(1, 200)])
     others = np.array([(0, 1, tail) for tail in range(1, 30)])
-    graph, larger = (EvidenceGraph(triples, 200, 2) for triples in (star, np.concatenate([others, star])))
+    graph, larger = (
+        EvidenceGraph(triples, 200, 2, settings=limited) for triples in (star, np.concatenate([others, star]))
+    )
     walked = graph.leaving(np.array([0])).numbers
     assert 5 < len(walked) < 40
     assert np.exp(graph.log_fans[walked, 0]) == pytest.approx([199] * len(walked))
@@ -86,6 +89,6 @@ def test_of_a_hub_a_sample_is_walked_that_other_relations_do_not_change(monkeypa
 def test_train_facts_are_evidence_only_if_wanted(umls: FewShotDataset) -> None:
     relation = umls.split("train")[0].relation
     assert EvidenceGraph.of(umls).kind_sizes[relation] == len(umls.split("train")[0].pairs)
-    assert EvidenceGraph.of(umls, train_facts=False).kind_sizes[relation] == 0
+    assert EvidenceGraph.of(umls, EvidenceSettings(train_facts=False)).kind_sizes[relation] == 0
     for task in (*umls.split("dev"), *umls.split("test")):
         assert EvidenceGraph.of(umls).kind_sizes[task.relation] == 0

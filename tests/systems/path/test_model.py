@@ -6,25 +6,26 @@ import torch
 
 from hire.data.dataset import FewShotDataset
 from hire.evaluation.ranking import rank_task
+from hire.systems.base import Support
 from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.model import PathModel
 from hire.systems.path.network import PathNetwork
-from hire.systems.path.settings import PathSettings
+from hire.systems.path.settings import PathModelSettings
 from hire.util.arrays import IntArray
 
 
 def path_network(members: int = 2) -> PathNetwork:
     """A network whose every part counts: what starts at zero is random."""
     torch.manual_seed(1)
-    network = PathNetwork(PathSettings(channels=4, kind_width=8, readout_width=8, members=members))
+    network = PathNetwork(PathModelSettings(channels=4, edge_width=8, readout_width=8, members=members))
     for parameter in network.parameters():
         parameter.data += 0.3 * torch.randn_like(parameter)
     return network
 
 
 def scores_of(graph: EvidenceGraph, references: IntArray, heads: IntArray, hidden: int | None = None) -> torch.Tensor:
-    model = PathModel(path_network(), graph, hidden)
-    return model.score(model.adapt(references), heads, np.arange(graph.entity_count))
+    model = PathModel(path_network(), graph)
+    return model.score(model.adapt(Support(references, relation=hidden)), heads, np.arange(graph.entity_count))
 
 
 def test_adding_or_removing_a_tasks_own_facts_changes_no_score(umls: FewShotDataset) -> None:
@@ -50,11 +51,11 @@ def test_more_members_are_averaged(umls: FewShotDataset) -> None:
     network = path_network(members=3)
 
     def scores(*chosen: int) -> torch.Tensor:
-        part = PathNetwork(PathSettings(channels=4, kind_width=8, readout_width=8, members=len(chosen)))
+        part = PathNetwork(PathModelSettings(channels=4, edge_width=8, readout_width=8, members=len(chosen)))
         for member, i in zip(part.members, chosen, strict=True):
             member.load_state_dict(network.members[i].state_dict())
         model = PathModel(part, graph)
-        return model.score(model.adapt(pairs[:2]), pairs[2:5, 0], np.arange(30))
+        return model.score(model.adapt(Support(pairs[:2])), pairs[2:5, 0], np.arange(30))
 
     assert torch.allclose(scores(0, 1, 2), (scores(0) + scores(1) + scores(2)) / 3, atol=1e-5)
 
@@ -63,7 +64,7 @@ def test_many_heads_are_scored_as_one_by_one(umls: FewShotDataset, monkeypatch: 
     monkeypatch.setattr("hire.systems.path.model.PAIRS_AT_ONCE", 200)
     model = PathModel(path_network(), EvidenceGraph.of(umls))
     pairs = np.asarray(umls.split("dev")[0].pairs)
-    relation = model.adapt(pairs[:3])
+    relation = model.adapt(Support(pairs[:3]))
     heads = pairs[[9, 4, 9, 5, 6, 7], 0]
     together = model.score(relation, heads, np.arange(90))
     for head, row in zip(heads, together, strict=True):
@@ -73,7 +74,7 @@ def test_many_heads_are_scored_as_one_by_one(umls: FewShotDataset, monkeypatch: 
 def test_tails_in_any_order_and_again(umls: FewShotDataset) -> None:
     model = PathModel(path_network(), EvidenceGraph.of(umls))
     pairs = np.asarray(umls.split("dev")[1].pairs)
-    relation = model.adapt(pairs[:3])
+    relation = model.adapt(Support(pairs[:3]))
     tails = np.array([30, 7, 99, 7])
     scores = model.score(relation, pairs[:2, 0], tails)
     assert torch.allclose(scores, model.score(relation, pairs[:2, 0], np.arange(135))[:, tails], atol=1e-4)
@@ -82,9 +83,10 @@ def test_tails_in_any_order_and_again(umls: FewShotDataset) -> None:
 def test_a_head_and_a_tail_without_any_fact_have_a_score() -> None:
     graph = EvidenceGraph(np.array([(0, 0, 1), (2, 0, 3)]), 6, 2)
     model = PathModel(path_network(), graph)
-    assert model.score(model.adapt(np.array([(0, 1)])), np.array([4, 5]), np.array([5, 1])).isfinite().all()
+    support = Support(np.array([(0, 1)]))
+    assert model.score(model.adapt(support), np.array([4, 5]), np.array([5, 1])).isfinite().all()
     empty = PathModel(path_network(), EvidenceGraph(np.zeros((0, 3), np.int64), 6, 2))
-    assert empty.score(empty.adapt(np.array([(0, 1)])), np.array([4]), np.arange(6)).isfinite().all()
+    assert empty.score(empty.adapt(support), np.array([4]), np.arange(6)).isfinite().all()
 
 
 def test_evaluation_hides_the_relation_that_is_asked_for(umls: FewShotDataset) -> None:
@@ -96,8 +98,7 @@ def test_evaluation_hides_the_relation_that_is_asked_for(umls: FewShotDataset) -
     seen, blind = (rank_task(PathModel(path_network(), graph), umls, task, 3).realistic for graph in (whole, without))
     assert np.allclose(seen, blind)
     model = PathModel(path_network(), whole)
-    told = model.score(model.adapt(np.asarray(task.pairs[:3])), task.pairs[3:6, 0], np.arange(20))
-    hidden = model.hiding(task.relation)
-    assert not torch.allclose(
-        told, hidden.score(hidden.adapt(np.asarray(task.pairs[:3])), task.pairs[3:6, 0], np.arange(20))
-    )
+    references, heads = np.asarray(task.pairs[:3]), task.pairs[3:6, 0]
+    told = model.score(model.adapt(Support(references)), heads, np.arange(20))
+    hidden = model.score(model.adapt(Support(references, relation=task.relation)), heads, np.arange(20))
+    assert not torch.allclose(told, hidden)

@@ -7,7 +7,7 @@ from hire.data.dataset import FewShotDataset
 from hire.systems.path.features import ReferenceEvidence
 from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.network import PathNetwork
-from hire.systems.path.settings import PathSettings
+from hire.systems.path.settings import PathModelSettings
 from hire.systems.path.walks import TailInputs, Tails, Walks, walks
 from tests.systems.path.test_model import path_network
 
@@ -44,7 +44,7 @@ def test_every_parameter_is_learned(umls: FewShotDataset) -> None:
 def test_relations_are_dropped_only_in_training(umls: FewShotDataset) -> None:
     features, tails, walked, _ = inputs_of(umls)
     torch.manual_seed(0)
-    network = PathNetwork(PathSettings(channels=4, dropout=0.0, kind_dropout=1.0))
+    network = PathNetwork(PathModelSettings(channels=4, dropout=0.0, relation_dropout=1.0))
     for parameter in network.parameters():
         parameter.data += 0.3 * torch.randn_like(parameter)
     other = features[:1] + 1  # what is said of relations that are all dropped does not matter

@@ -9,48 +9,53 @@ import torch
 from hire.data.dataset import FewShotDataset
 from hire.errors import HireError
 from hire.evaluation.ranking import evaluate
-from hire.systems.path.settings import PathSettings, PathTrainingSettings
+from hire.systems.path.settings import PathModelSettings, PathSettings, PathTrainingSettings
 from hire.systems.path.tasks import NEVER
 from hire.systems.path.trainer import PathTrainer
-from hire.training.run import load_optimizer, optimizer_tensors
+from hire.training.loop import Stage, train
 
-SMALL = PathSettings(channels=4, kind_width=8, readout_width=8, members=2)
+SMALL = PathModelSettings(channels=4, edge_width=8, readout_width=8, members=2)
 SHORT = PathTrainingSettings(steps=6, tasks=2, queries=4, hard_negatives=6, random_negatives=5, seed=3)
+SETTINGS = PathSettings(model=SMALL, training=SHORT)
 
 
 def weights_of(trainer: PathTrainer) -> list[torch.Tensor]:
-    return [tensor.clone() for tensor in trainer.model().network.state_dict().values()]
+    return [tensor.clone() for tensor in trainer.system().network.state_dict().values()]
+
+
+def trained(trainer: PathTrainer) -> PathTrainer:
+    """The same after all its steps, with batches that are drawn ahead."""
+    finished, _ = train(trainer, Stage("Training"))
+    assert finished
+    return trainer
 
 
 @pytest.fixture
 def trainer(umls: FewShotDataset) -> PathTrainer:
-    return PathTrainer(umls, SMALL, SHORT)
+    return PathTrainer(umls, SETTINGS)
 
 
 def test_the_same_seed_gives_the_same_model_bit_for_bit(umls: FewShotDataset, trainer: PathTrainer) -> None:
-    trainer.train()
-    again = PathTrainer(umls, SMALL, SHORT)
+    trained(trainer)
+    again = PathTrainer(umls, SETTINGS)
     for step in range(SHORT.steps):  # drawn one by one instead of ahead
         assert again.step == step
         again.train_step()
-    other = PathTrainer(umls, SMALL, replace(SHORT, seed=4))
-    other.train()
+    other = trained(PathTrainer(umls, replace(SETTINGS, training=replace(SHORT, seed=4))))
     assert all(torch.equal(one, two) for one, two in zip(weights_of(trainer), weights_of(again), strict=True))
     assert not all(torch.equal(one, two) for one, two in zip(weights_of(trainer), weights_of(other), strict=True))
 
 
 def test_training_goes_on_where_it_was_left(umls: FewShotDataset, trainer: PathTrainer) -> None:
-    first = PathTrainer(umls, SMALL, SHORT)
+    first = PathTrainer(umls, SETTINGS)
     for _ in range(3):
         first.train_step()
     torch.rand(7)  # whatever happens in between
-    second = PathTrainer(umls, SMALL, SHORT)
-    load_optimizer(second.optimizer, {name: part.clone() for name, part in optimizer_tensors(first.optimizer).items()})
-    second.network.load_state_dict(first.network.state_dict())
-    second.averaged_network.load_state_dict(first.averaged_network.state_dict())
-    second.step = first.step
-    second.train()
-    trainer.train()
+    second = PathTrainer(umls, SETTINGS)
+    second.load_state({name: part.clone() for name, part in first.state().items()})
+    assert second.step == 3
+    trained(second)
+    trained(trainer)
     assert second.step == SHORT.steps
     assert all(torch.equal(one, two) for one, two in zip(weights_of(trainer), weights_of(second), strict=True))
 
@@ -75,18 +80,19 @@ def test_negatives_are_false_and_stand_for_all_others(umls: FewShotDataset, trai
 
 def test_too_few_facts_are_told(umls: FewShotDataset) -> None:
     with pytest.raises(HireError, match="no relation has 5005 triples"):
-        PathTrainer(umls, SMALL, replace(SHORT, shots=(5000,)))
+        PathTrainer(umls, replace(SETTINGS, training=replace(SHORT, shots=(5000,))))
 
 
 def test_it_learns(umls: FewShotDataset) -> None:
-    trainer = PathTrainer(umls, SMALL, replace(SHORT, steps=15, rate=2e-2, averaging=5))
-    before = evaluate(trainer.model(), umls, "dev", 3)["realistic"]["mrr"]
-    trainer.train()
-    assert evaluate(trainer.model(), umls, "dev", 3)["realistic"]["mrr"] > before + 0.2
+    optimizer = replace(SETTINGS.optimizer, learning_rate=2e-2, ema=5.0)
+    trainer = PathTrainer(umls, PathSettings(SMALL, training=replace(SHORT, steps=15), optimizer=optimizer))
+    before = evaluate(trainer.system(), umls, "dev", 3)["realistic"]["mrr"]
+    trained(trainer)
+    assert evaluate(trainer.system(), umls, "dev", 3)["realistic"]["mrr"] > before + 0.2
 
 
-def test_a_small_graph_takes_no_more_than_one_pass(umls: FewShotDataset) -> None:
+def test_a_small_graph_takes_no_more_than_one_epoch(umls: FewShotDataset) -> None:
     settings = PathTrainingSettings()
-    trainer = PathTrainer(umls, SMALL, settings)
+    trainer = PathTrainer(umls, PathSettings(SMALL))
     assert (trainer.steps - 1) * settings.tasks * settings.queries < len(trainer.tasks) < settings.steps * 64
-    assert PathTrainer(umls, SMALL, PathTrainingSettings(steps=3)).steps == 3
+    assert PathTrainer(umls, PathSettings(SMALL, training=PathTrainingSettings(steps=3))).steps == 3

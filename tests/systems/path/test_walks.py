@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hire.data.dataset import FewShotDataset
 from hire.systems.path.features import KIND_FEATURES, ReferenceEvidence
 from hire.systems.path.graph import EvidenceGraph
+from hire.systems.path.settings import EvidenceSettings
 from hire.systems.path.walks import HOPS, PAIR_FEATURES, TailInputs, Tails, Walks, walks
 from tests.systems.path.test_graph import ENTITIES, TRIPLES, edges_of, graph_of
 
@@ -116,9 +117,9 @@ def test_tasks_behind_one_another_keep_their_walks() -> None:
         assert moved == paths_of(parts[1], pair // 5, pair)
 
 
-def test_a_hub_is_reached_but_not_passed_by_the_middle_hop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hire.systems.path.graph.MAX_DEGREE", 3)
-    graph = graph_of([(0, 0, 4), (1, 0, 4), (4, 1, 2), (4, 1, 5), (5, 0, 3), (2, 0, 3)])
+def test_a_hub_is_reached_but_not_passed_by_the_middle_hop() -> None:
+    triples = [(0, 0, 4), (1, 0, 4), (4, 1, 2), (4, 1, 5), (5, 0, 3), (2, 0, 3)]
+    graph = graph_of(triples, EvidenceSettings(max_degree=3))
     evidence = ReferenceEvidence(graph, np.array([(1, 3)]))
     walked = walks(evidence, np.array([0]), Tails.of(evidence, np.array([2, 3])))
     assert ((0, 1), (0, 4)) in paths_of(walked, 0, 0)  # over the hub to 2
