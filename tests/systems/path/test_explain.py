@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from hire.systems.base import Support
 from hire.systems.evidence import Evidence
 from hire.systems.path.explain import explain_path
 from hire.systems.path.graph import EvidenceGraph
@@ -20,7 +21,7 @@ REFERENCES = np.array([(0, 7), (1, 8), (1, 7)])
 @pytest.fixture
 def explanation() -> Evidence:
     model = PathModel(path_network(), EvidenceGraph(np.array(FACTS), 11, 3))
-    return explain_path(model, model.adapt(REFERENCES), 2, 9)
+    return explain_path(model, model.adapt(Support(REFERENCES)), 2, 9)
 
 
 def test_a_rule_with_its_entities_and_support(explanation: Evidence) -> None:
@@ -49,14 +50,14 @@ def test_shared_tuples_and_the_most_similar_reference(explanation: Evidence) -> 
 
 def test_the_score_is_the_models() -> None:
     model = PathModel(path_network(), EvidenceGraph(np.array(FACTS), 11, 3))
-    relation = model.adapt(REFERENCES)
+    relation = model.adapt(Support(REFERENCES))
     score = model.score(relation, np.array([2]), np.arange(11))[0, 9]
     assert explain_path(model, relation, 2, 9).score == pytest.approx(score.item(), abs=1e-5)
 
 
 def test_a_weight_is_what_the_score_hangs_on() -> None:
     model = PathModel(path_network(), EvidenceGraph(np.array(FACTS), 11, 3))
-    relation = model.adapt(REFERENCES)
+    relation = model.adapt(Support(REFERENCES))
     found = explain_path(model, relation, 2, 10)
     assert all(path.weight != 0 for rule in found.rules for path in rule.paths)
     for member in model.network.members:
@@ -67,6 +68,6 @@ def test_a_weight_is_what_the_score_hangs_on() -> None:
 
 def test_no_path_no_rule() -> None:
     model = PathModel(path_network(), EvidenceGraph(np.array([*FACTS, (11, IN_CITY, 12)]), 13, 3))
-    found = explain_path(model, model.adapt(REFERENCES), 2, 12)
+    found = explain_path(model, model.adapt(Support(REFERENCES)), 2, 12)
     assert found.rules == () and found.shared == ()
     assert torch.tensor(found.score).isfinite()
