@@ -1,4 +1,4 @@
-"""What is told to the person who gave bad input: what was wrong, where, and what to do."""
+"""Errors for the person who reads them: what is wrong, where, and what to do about it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class HireError(Exception):
 
     @classmethod
     def of(cls, problems: Iterable[Problem]) -> HireError:
-        """An error that carries several problems at once."""
+        """An error with several problems."""
         error = cls("")
         error.problems = list(problems)
         error.args = ("\n".join(map(str, error.problems)),)

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar with time left on a terminal, plain lines elsewhere, silence by default."""
+"""Progress reports: a bar with the time left on a terminal, plain lines elsewhere, nothing by default."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _shown = False
 
 
 def show(shown: bool = True) -> None:
-    """Switch progress reports on standard error on or off; the command line switches them on."""
+    """Turn progress reports on standard error on or off; the command line turns them on."""
     global _shown
     _shown = shown
 
 
 class Advance(Protocol):
-    """Tells what has been done since the last call, and what else is worth showing."""
+    """Reports the amount done since the last call, and a note to show."""
 
     def __call__(self, done: float, note: str = "") -> None:
-        """Add to what is done."""
+        """Add to the amount done."""
 
 
 @contextmanager
 def track(description: str, total: float | None = None, *, bytes_: bool = False) -> Iterator[Advance]:
-    """Report the progress of a block of work; the block calls the yielded function with what it has done."""
+    """Report the progress of a block of work, which calls the yielded function with the amount done."""
     if not _shown:
         yield lambda done, note="": None
     elif sys.stderr.isatty():

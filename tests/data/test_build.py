@@ -101,7 +101,7 @@ def test_duplicates_are_dropped_counted_and_noted_with_their_line() -> None:
     assert facts_of(dataset) == set(triples) and len(dataset.facts.keys) == len(triples)
     assert report.skipped == {"duplicate triples": 2}
     (note,) = report.notes
-    assert note.line == 11 and note.file == "test.tsv" and "repeats 2" in note.message
+    assert note.line == 11 and note.file == "test.tsv" and "2 duplicate triples" in note.message
 
 
 def test_too_few_tasks_is_an_error_that_shows_the_largest_relations() -> None:
@@ -163,7 +163,7 @@ def test_types_from_a_pattern_and_labels() -> None:
     first = graph.entities.id("c:1:e1")
     assert graph.label(first) == "c:1:e1"
     assert [graph.types.names[t] for t in graph.types.of_entity(first)] == ["1"]
-    with pytest.raises(HireError, match="no entity's name has the form"):
+    with pytest.raises(HireError, match="no entity name matches the pattern"):
         build_of(table_of(triples), type_pattern="zzz:{type}")
 
 

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pyoxigraph import NamedNode
 
-from hire.cli import main
-from hire.data.iri import UNREADABLE, check_prefix, iri_of, is_iri, name_of
+from hire.cli.predict import predict
+from hire.data.iri import PREFIX, UNREADABLE, check_prefix, iri_of, is_iri, name_of
 from hire.data.open import open_dataset
 from hire.errors import HireError
 from hire.inference.export import to_ntriples
@@ -69,13 +71,18 @@ def test_prefixes_are_checked() -> None:
         check_prefix("no prefix")
 
 
-def test_exported_facts_can_be_built_into_a_dataset_of_the_same_names(tmp_path: Path) -> None:
+def test_exported_facts_can_be_built_into_a_dataset_of_the_same_names(run: Callable[..., Any], tmp_path: Path) -> None:
     names = ["concept:city:rome", "http://example.org/a", "a b", 'x<>"{}|^`\\', "urn:hire:virus", "Zürich", "100%"]
     facts = {(head, relation, tail) for head in names for relation in "pqr" for tail in names if head != tail}
     (tmp_path / "facts.nt").write_text(to_ntriples(sorted(facts)), "utf-8")
-    arguments = ["data", "build", str(tmp_path / "facts.nt"), "-o", str(tmp_path / "built"), "--more-than", "2"]
-    main(arguments)
+    result = run("data", "build", tmp_path / "facts.nt", "-o", tmp_path / "built", "--more-than", "2")
+    assert result.exit_code == 0, result.output
     dataset = open_dataset(tmp_path / "built")
     entities = dataset.graph.entities
     found = {(entities[h], task.name, entities[t]) for task in dataset.tasks for h, t in task.pairs.tolist()}
     assert found == facts
+
+
+def test_the_command_line_has_the_same_prefix() -> None:
+    (option,) = (option for option in predict.params if option.name == "prefix")
+    assert option.default == PREFIX

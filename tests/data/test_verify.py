@@ -15,7 +15,7 @@ from tests.conftest import write_layout
 def test_a_built_dataset_without_and_with_damage(umls: FewShotDataset, tmp_path: Path) -> None:
     umls.save(tmp_path / "umls")
     report = verify(tmp_path / "umls")
-    assert report.problems == [] and {file.status for file in report.files} == {"as built"}
+    assert report.problems == [] and {file.status for file in report.files} == {"unchanged"}
     (tmp_path / "umls" / "facts.npy").unlink()
     path = tmp_path / "umls" / "task_pairs.npy"
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
@@ -23,10 +23,10 @@ def test_a_built_dataset_without_and_with_damage(umls: FewShotDataset, tmp_path:
     assert sorted(Path(str(problem.file)).name for problem in report.problems) == ["facts.npy", "task_pairs.npy"]
 
 
-def test_numbers_that_name_nothing(umls: FewShotDataset, tmp_path: Path) -> None:
+def test_ids_that_are_out_of_range(umls: FewShotDataset, tmp_path: Path) -> None:
     broken = replace(umls, task_pairs=np.full_like(umls.task_pairs, 135))
     broken.save(tmp_path / "broken")
-    assert "a number that names nothing" in verify(tmp_path / "broken").problems[0].message
+    assert "an id that is out of range" in verify(tmp_path / "broken").problems[0].message
 
 
 def test_a_published_layout(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_a_published_layout(tmp_path: Path) -> None:
 
 
 def test_no_dataset_at_all(tmp_path: Path) -> None:
-    with pytest.raises(HireError, match="holds no dataset"):
+    with pytest.raises(HireError, match="contains no dataset"):
         verify(tmp_path)
     with pytest.raises(HireError, match="no such directory"):
         verify(tmp_path / "none")

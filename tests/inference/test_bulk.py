@@ -34,7 +34,7 @@ def test_what_was_interrupted_becomes_the_same(
     lines = writer(form, relation, question)
     whole, target = tmp_path / "whole", tmp_path / "target"
     assert write_answers(relation, heads, question, lines, whole, {"k": 3}) == len(NAMES)
-    monkeypatch.setattr("hire.inference.bulk.SECONDS_BETWEEN_MARKS", 0.05)
+    monkeypatch.setattr("hire.inference.bulk.SECONDS_BETWEEN_RECORDS", 0.05)
     written = 0
 
     def failing(head: str, answers: list[Answer]) -> str:
@@ -51,7 +51,7 @@ def test_what_was_interrupted_becomes_the_same(
         stream.write(b"half a li")  # as a crash may leave it
     with pytest.raises(HireError, match="interrupted"):
         write_answers(relation, heads, question, lines, target, {"k": 3})
-    with pytest.raises(HireError, match="other settings: k"):
+    with pytest.raises(HireError, match="different settings: k"):
         write_answers(relation, heads, question, lines, target, {"k": 4}, resume=True)
     assert write_answers(relation, heads, question, lines, target, {"k": 3}, resume=True) == len(NAMES)
     assert target.read_bytes() == whole.read_bytes()
@@ -70,7 +70,7 @@ def test_an_unknown_head_is_told_by_line_and_can_be_mended(
         write_answers(relation, heads, question, lines, target, {})
     assert "virus" in str(caught.value.problems[0].remedy)
     heads.path.write_text("\n".join(["cell", *NAMES[1:]]))
-    with pytest.raises(HireError, match="heads are others than before"):
+    with pytest.raises(HireError, match="heads have changed"):
         write_answers(relation, heads, question, lines, target, {}, resume=True)
     heads.path.write_text("\n".join(NAMES))
     assert write_answers(relation, heads, question, lines, target, {}, resume=True) == len(NAMES)
@@ -103,7 +103,7 @@ def test_ntriples_are_valid_whatever_the_names(relation: TaughtRelation) -> None
     assert other == "<https://example.org/virus> <https://example.org/is%20like> <https://example.org/100%25> .\n"
     with pytest.raises(HireError, match="not the beginning of an IRI"):
         writer("nt", relation, Question(), "no prefix")
-    with pytest.raises(HireError, match="no room for reasons"):
+    with pytest.raises(HireError, match="cannot contain explanations"):
         writer("nt", relation, Question(explain=True))
 
 
@@ -125,9 +125,9 @@ def test_reasons_and_thresholds_go_into_the_lines(relation: TaughtRelation) -> N
     ("content", "message"),
     [
         ("virus\torganism\nvirsu\torganism\nplant\torgnism\n", "refs.tsv:2: unknown entity 'virsu'\n.*refs.tsv:3"),
-        ("virus organism\n", "refs.tsv:1: has 1 columns where 2 are expected"),
-        ("virus\torganism\nvirus\n", "refs.tsv:2: has 1 columns"),
-        ("head\ttail\n", "holds no pairs"),
+        ("virus organism\n", "refs.tsv:1: expected 2 columns, found 1"),
+        ("virus\torganism\nvirus\n", "refs.tsv:2: expected 2 columns, found 1"),
+        ("head\ttail\n", "contains no pairs"),
         ("", "is empty"),
     ],
 )

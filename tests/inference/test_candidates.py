@@ -53,5 +53,5 @@ def test_the_cosines_are_those_of_plain_loops() -> None:
     rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
     found = Likeness(graph)._profiles
     made = np.zeros((5, 6))
-    made[found.types, found.kinds] = found.values
+    made[found.types, found.edge_types] = found.values
     assert np.allclose(made, rows)

@@ -41,7 +41,7 @@ def test_an_entity_is_known_by_id_or_label(names: EntityNames) -> None:
 
 
 def test_what_is_unknown_or_unclear_is_told_with_a_remedy(names: EntityNames) -> None:
-    with pytest.raises(HireError, match="several entities are called 'Mercury'") as caught:
+    with pytest.raises(HireError, match="several entities have the label 'Mercury'") as caught:
         names.id("Mercury")
     assert "'Q7' or 'Q8'" in str(caught.value.problems[0].remedy)
     with pytest.raises(HireError, match="unknown entity 'Marie Cuire'") as caught:
@@ -49,7 +49,7 @@ def test_what_is_unknown_or_unclear_is_told_with_a_remedy(names: EntityNames) ->
     assert "'Q1'" in str(caught.value.problems[0].remedy)
     with pytest.raises(HireError, match="unknown entity 'zzzzzz'") as caught:
         names.id("zzzzzz")
-    assert caught.value.problems[0].remedy == "give the id or the label of an entity"
+    assert caught.value.problems[0].remedy == "use the id or label of an entity"
     with pytest.raises(HireError, match="unknown entity ''"):
         names.id("")
 

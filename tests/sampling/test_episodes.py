@@ -136,7 +136,7 @@ def test_heads_without_any_false_tail_are_left_out() -> None:
     sampler = EpisodeSampler(dataset, shots=3)
     batch = sampler.batch(0)
     assert batch.references[..., 0].min() > 0 and batch.queries[..., 0].min() > 0
-    with pytest.raises(HireError, match="no relation has 6 triples whose head has a false tail"):
+    with pytest.raises(HireError, match="no relation has 6 triples whose heads have a false tail"):
         EpisodeSampler(dataset, shots=5)
 
 

@@ -92,7 +92,7 @@ def test_what_another_process_made_meanwhile_is_kept(tmp_path: Path) -> None:
             (tmp_path / "made").mkdir()
             (tmp_path / "made" / "theirs").write_text("first")
 
-    with pytest.raises(HireError, match="exists already"):
+    with pytest.raises(HireError, match="already exists"):
         slower()
     assert names_in(tmp_path) == ["made"] and names_in(tmp_path / "made") == ["theirs"]
 

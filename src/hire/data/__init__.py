@@ -1,1 +1,1 @@
-"""Graphs and few-shot datasets: read, built, opened, checked."""
+"""Knowledge graphs and few-shot datasets: reading, building, opening, verifying."""

@@ -1,4 +1,4 @@
-"""Any graph becomes a few-shot dataset: choose the tasks, split them, and find the candidates."""
+"""Build a few-shot dataset from any graph: choose the tasks, split them, and find their candidates."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class BuildSettings:
     """Which relations become tasks, and how."""
 
     name: str
-    more_than: int = 50  # a task has more triples than this
-    fewer_than: int = 500  # and fewer than this
-    split: tuple[int, int, int] = (51, 5, 11)  # train : dev : test, in the proportion of NELL-One
-    candidates: Candidates = "auto"  # by type where types are known, otherwise all entities
-    type_pattern: str | None = None  # how a name tells its type, such as `concept:{type}:{name}`
+    more_than: int = 50  # triples of a task
+    fewer_than: int = 500  # triples of a task
+    split: tuple[int, int, int] = (51, 5, 11)  # train : dev : test, the proportions of NELL-One
+    candidates: Candidates = "auto"  # by type if entities have types, otherwise all entities
+    type_pattern: str | None = None  # finds the type in a name, such as `concept:{type}:{name}`
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class RelationReport:
-    """What became of one relation."""
+    """The role of one relation in the dataset, and why."""
 
     name: str
     triples: int
@@ -50,11 +50,11 @@ class RelationReport:
 
 @dataclass(frozen=True)
 class BuildReport:
-    """What a build did."""
+    """The result of a build."""
 
     relations: list[RelationReport]
-    skipped: dict[str, int]  # what was left out of the sources, and how often
-    notes: list[Problem]  # what was mended, with file and line
+    skipped: dict[str, int]  # what was skipped in the sources, and how often
+    notes: list[Problem]  # what was corrected, with file and line
 
     def as_json(self) -> dict[str, Any]:
         """The report as plain data."""
@@ -62,14 +62,16 @@ class BuildReport:
 
 
 def build(tables: Sequence[TripleTable], settings: BuildSettings) -> tuple[FewShotDataset, BuildReport]:
-    """Make a dataset of what some sources hold; the same input and settings give the same dataset."""
+    """Build a dataset from the tables of its sources; the same input and settings give the same dataset."""
     if not settings.more_than < settings.fewer_than - 1:
         raise HireError(
-            f"no relation has more than {settings.more_than} and fewer than {settings.fewer_than} triples",
+            f"no relation can have more than {settings.more_than} and fewer than {settings.fewer_than} triples",
             remedy="choose --more-than well below --fewer-than",
         )
     if min(settings.split) < 1:
-        raise HireError("each of train, dev and test needs a share", remedy="as in --split 51:5:11")
+        raise HireError(
+            "each of train, dev and test needs at least one part", remedy="use proportions such as --split 51:5:11"
+        )
     skipped: Counter[str] = Counter()
     for table in tables:
         skipped.update(table.skipped)
@@ -102,7 +104,7 @@ def build(tables: Sequence[TripleTable], settings: BuildSettings) -> tuple[FewSh
 
 
 def _numbered(tables: Sequence[TripleTable]) -> tuple[Vocabulary, Vocabulary, NDArray[np.int32]]:
-    """Number entities and relations by their first appearance."""
+    """Assign ids to entities and relations in order of their first appearance."""
     import pyarrow as pa
 
     def encode(chunks: list[Any]) -> tuple[Any, list[NDArray[np.int32]]]:
@@ -114,14 +116,14 @@ def _numbered(tables: Sequence[TripleTable]) -> tuple[Vocabulary, Vocabulary, ND
     heads = [chunk for column in columns for chunk in column[0].chunks]
     tails = [chunk for column in columns for chunk in column[2].chunks]
     if not heads:
-        raise HireError("there are no triples in any source", remedy="check the sources")
-    kinds, kind_numbers = encode([chunk for column in columns for chunk in column[1].chunks])
-    # Heads and tails take turns, chunk by chunk, so that numbers follow the order of the file closely.
-    names, numbers = encode([chunk for pair in zip(heads, tails, strict=True) for chunk in pair])
+        raise HireError("the sources contain no triples", remedy="check that they are the right files")
+    relations, relation_ids = encode([chunk for column in columns for chunk in column[1].chunks])
+    # Heads and tails alternate, chunk by chunk, so that ids follow the order of the file closely.
+    names, ids = encode([chunk for pair in zip(heads, tails, strict=True) for chunk in pair])
     triples = np.empty((sum(map(len, heads)), 3), np.int32)
-    for column, parts in zip((0, 1, 2), (numbers[0::2], kind_numbers, numbers[1::2]), strict=True):
+    for column, parts in zip((0, 1, 2), (ids[0::2], relation_ids, ids[1::2]), strict=True):
         triples[:, column] = np.concatenate(parts)
-    return Vocabulary.of(names, "entity"), Vocabulary.of(kinds, "relation"), triples
+    return Vocabulary.of(names, "entity"), Vocabulary.of(relations, "relation"), triples
 
 
 def _without_duplicates(
@@ -132,7 +134,7 @@ def _without_duplicates(
     skipped: Counter[str],
     notes: list[Problem],
 ) -> NDArray[np.int32]:
-    """Keep the first of equal triples; note where the first repetition in each source stands."""
+    """Keep the first of equal triples; note the line of the first duplicate in each source."""
     repeated = first_occurrences(triples, entity_count, relation_count) != np.arange(len(triples))
     if not repeated.any():
         return triples
@@ -142,13 +144,15 @@ def _without_duplicates(
         here = np.flatnonzero(repeated[start : start + len(table.triples)])
         if len(here):
             line = None if table.lines is None else int(table.lines[here[0]])
-            notes.append(Problem(f"repeats {len(here):,} known triples, here the first time", table.source, line))
+            word = "triple" if len(here) == 1 else "triples"
+            message = f"{len(here):,} duplicate {word}, the first on this line"
+            notes.append(Problem(message, table.source, line))
         start += len(table.triples)
     return np.asarray(triples[~repeated])
 
 
 def _split_tasks(relations: Vocabulary, counts: IntArray, settings: BuildSettings) -> dict[str, list[int]]:
-    """Draw the splits by the seed, independent of the order in which relations appear."""
+    """Draw the splits at random, independent of the order in which relations appear."""
     eligible = [
         int(relation)
         for relation in relations.order  # sorted by name
@@ -158,11 +162,11 @@ def _split_tasks(relations: Vocabulary, counts: IntArray, settings: BuildSetting
         largest = ", ".join(f"{relations[int(i)]} ({counts[i]:,})" for i in np.argsort(-counts, kind="stable")[:5])
         raise HireError(
             f"{len(eligible)} of {len(relations)} relations have more than {settings.more_than} and fewer than "
-            f"{settings.fewer_than} triples; three or more are needed, one each for train, dev and test",
+            f"{settings.fewer_than} triples; at least three are needed, one each for train, dev and test",
             remedy=f"change --more-than and --fewer-than; the largest relations are {largest}",
         )
     shuffled = np.random.default_rng(settings.seed).permutation(eligible)
-    spare = len(eligible) - len(SPLITS)  # each split has one task at least
+    spare = len(eligible) - len(SPLITS)  # beyond one task for each split
     shares = np.array(settings.split) / sum(settings.split) * len(eligible)
     sizes = np.maximum(np.round(shares).astype(int), 1)
     sizes[0] = len(eligible) - sizes[1] - sizes[2]
@@ -190,7 +194,7 @@ def _candidates(graph: KnowledgeGraph, rule: str, tails: IntArray) -> IntArray |
 
 
 def _labels(tables: Sequence[TripleTable], entities: Vocabulary) -> StringTable | None:
-    """The first label that the sources give for each entity."""
+    """The first label of each entity in the sources."""
     import pyarrow as pa
 
     columns = [table.labels.arrays() for table in tables if len(table.labels)]
@@ -207,9 +211,9 @@ def _labels(tables: Sequence[TripleTable], entities: Vocabulary) -> StringTable 
 
 
 def _unmatched(tables: Sequence[TripleTable], entities: Vocabulary) -> list[Problem]:
-    """A note for each source whose labels or types concern none of the entities."""
+    """A note for each source whose labels or types belong to no entity of the graph."""
     return [
-        Problem(f"none of its {len(columns):,} {word} concerns an entity of the graph", table.source)
+        Problem(f"none of its {len(columns):,} {word} belongs to an entity of the graph", table.source)
         for table in tables
         for word, columns in (("labels", table.labels), ("types", table.types))
         if len(columns) and (entities.ids(columns.arrays()[0]) < 0).all()
@@ -221,8 +225,8 @@ def compile_type_pattern(pattern: str) -> str:
     parts = re.split(r"\{(\w+)\}", pattern)
     if parts[1::2].count("type") != 1:
         raise HireError(
-            f"the type pattern {pattern!r} must have {{type}} once",
-            remedy="write the form of a name with {type} where its type stands, as in 'concept:{type}:{name}'",
+            f"the type pattern {pattern!r} must contain {{type}} exactly once",
+            remedy="write a name with {type} in place of its type, as in 'concept:{type}:{name}'",
         )
     expression = ""
     for i, part in enumerate(parts):
@@ -237,13 +241,13 @@ def compile_type_pattern(pattern: str) -> str:
 
 
 def types_from_names(entities: Vocabulary, pattern: str) -> tuple[IntArray, Any]:
-    """The entities whose names fit a pattern, and the type that each name tells (a pyarrow array)."""
+    """The entities whose names match a pattern, and the type in each name (a pyarrow array)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     found = pc.extract_regex(entities.arrow().cast(pa.string()), compile_type_pattern(pattern))
-    fitting = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
-    return fitting, pc.struct_field(found, "type").take(pa.array(fitting)).cast(pa.large_string())
+    matching = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
+    return matching, pc.struct_field(found, "type").take(pa.array(matching)).cast(pa.large_string())
 
 
 def _types(tables: Sequence[TripleTable], entities: Vocabulary, pattern: str | None) -> Types | None:
@@ -251,21 +255,23 @@ def _types(tables: Sequence[TripleTable], entities: Vocabulary, pattern: str | N
     for table in tables:
         if len(table.types):
             entity_names, type_names = table.types.arrays()
-            numbers = entities.ids(entity_names)
-            if (numbers >= 0).any():
-                owners.append(numbers)
+            ids = entities.ids(entity_names)
+            if (ids >= 0).any():
+                owners.append(ids)
                 names += type_names.chunks
     if pattern is not None:
-        fitting, of_names = types_from_names(entities, pattern)
-        if not len(fitting):
-            raise HireError(f"no entity's name has the form {pattern!r}", remedy=f"the first is {entities[0]!r}")
-        owners.append(fitting)
+        matching, of_names = types_from_names(entities, pattern)
+        if not len(matching):
+            raise HireError(
+                f"no entity name matches the pattern {pattern!r}", remedy=f"the first name is {entities[0]!r}"
+            )
+        owners.append(matching)
         names.append(of_names)
     return make_types(entities, owners, names) if owners else None
 
 
 def make_types(entities: Vocabulary, owners: Sequence[IntArray], names: Sequence[Any]) -> Types:
-    """Types from the numbers of entities (-1 for unknown ones) and pyarrow arrays of type names."""
+    """Types from the ids of entities (-1 for unknown ones) and pyarrow arrays of type names."""
     import pyarrow as pa
 
     encoded = pa.chunked_array(names, pa.large_string()).combine_chunks().dictionary_encode()

@@ -1,4 +1,4 @@
-"""A few-shot dataset: a background graph, tasks in three splits, candidates, and all known facts."""
+"""A few-shot dataset: a background graph, tasks in three splits, their candidates, and all known facts."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from hire.util.files import atomic_directory, open_array, save_array, sha256_of
 FORMAT = 1
 MANIFEST = "dataset.json"
 SPLITS = ("train", "dev", "test")
-ALL_ENTITIES = -1  # in place of a candidate set's number
+ALL_ENTITIES = -1  # instead of the id of a candidate set
 
 
 @dataclass(frozen=True)
 class Task:
-    """A relation to be completed from a few examples."""
+    """A relation to complete from a few references."""
 
     relation: int
     name: str
     split: str
     pairs: IntArray  # [triples, 2]: head, tail, in file order
-    candidates: IntArray | None  # entities that may be a tail; None for all of them
+    candidates: IntArray | None  # possible tails; None for all entities
     candidate_count: int
 
 
@@ -40,7 +40,7 @@ class Task:
 class FewShotDataset:
     """A background graph and the tasks over it.
 
-    Nothing of a task is in the graph. The tasks lie behind one another: train, then dev, then test.
+    The graph contains no triple of a task. Tasks are in the order train, dev, test.
     """
 
     name: str
@@ -49,11 +49,11 @@ class FewShotDataset:
     split_sizes: Mapping[str, int]
     task_offsets: NDArray[np.int64]  # [tasks + 1]
     task_pairs: IntArray  # [task triples, 2]: head, tail
-    task_candidates: IntArray  # [tasks]: number of the candidate set, or ALL_ENTITIES
+    task_candidates: IntArray  # [tasks]: id of the candidate set, or ALL_ENTITIES
     candidate_offsets: NDArray[np.int64]  # [sets + 1]
     candidate_members: IntArray
-    facts: Facts  # every known fact: background, tasks and what the source lists besides
-    origin: Mapping[str, Any] = field(default_factory=dict)  # how the dataset came about
+    facts: Facts  # every known fact: background, tasks, and further true tails that the source lists
+    origin: Mapping[str, Any] = field(default_factory=dict)  # how the dataset was made
 
     @classmethod
     def of(
@@ -75,7 +75,7 @@ class FewShotDataset:
         everything = np.concatenate([graph.triples, task_triples, more])
         sets = CandidateSets()
         task_candidates = [
-            ALL_ENTITIES if members is None or len(members) == len(graph.entities) else sets.number_of(members)
+            ALL_ENTITIES if members is None or len(members) == len(graph.entities) else sets.id_of(members)
             for members in (candidates[relation] for relation in pairs)
         ]
         return cls(
@@ -115,7 +115,7 @@ class FewShotDataset:
         return self.candidate_members[self.candidate_offsets[number] : self.candidate_offsets[number + 1]]
 
     def split(self, split: str, shots: int = 1) -> list[Task]:
-        """The tasks of a split; an error if one has too few triples for that many references and a query."""
+        """The tasks of a split; an error if one has too few triples for so many references and a query."""
         if split not in SPLITS:
             raise HireError(f"unknown split {split!r}", remedy=f"the splits are {', '.join(SPLITS)}")
         tasks = [task for task in self.tasks if task.split == split]
@@ -125,17 +125,17 @@ class FewShotDataset:
                     f"task {task.name!r} ({split}) has {len(task.pairs)} triples, "
                     f"but {shots} references and a query need {shots + 1}",
                     file=self.name,
-                    remedy="ask for fewer shots, or take the relation out of the tasks",
+                    remedy="use fewer shots, or remove the relation from the tasks",
                 )
         return tasks
 
     def extended(self, names: Sequence[str], triples: IntArray) -> FewShotDataset:
-        """The dataset with new entities behind the others, and with more facts in the background graph."""
+        """The dataset with new entities, and more facts in the background graph."""
         graph = self.graph.extended(names, triples)
         return replace(self, graph=graph, facts=self.facts.extended(triples, len(graph.entities)))
 
     def save(self, directory: Path, *, overwrite: bool = False) -> None:
-        """Write the dataset as a directory that opens by memory map; whole or not at all."""
+        """Write the dataset as a directory that opens by memory map; complete or not at all."""
         with atomic_directory(directory, overwrite=overwrite, ours=[MANIFEST]) as partial:
             self.graph.save(partial / "graph")
             for name in self._ARRAYS:
@@ -165,7 +165,7 @@ class FewShotDataset:
 
     @classmethod
     def open(cls, directory: Path) -> FewShotDataset:
-        """Map a dataset that `save` wrote; nothing is read before it is used."""
+        """Map a dataset written by `save`; nothing is read before it is used."""
         manifest = read_manifest(directory)
         for name, about in manifest["files"].items():
             path = directory / name
@@ -174,7 +174,7 @@ class FewShotDataset:
         graph = KnowledgeGraph.open(directory / "graph")
         arrays = {name: open_array(directory / f"{name}.npy") for name in cls._ARRAYS}
         if sum(manifest["splits"][split] for split in SPLITS) != len(arrays["task_relations"]):
-            raise HireError("does not fit the tasks", file=directory / MANIFEST, remedy="build the dataset again")
+            raise HireError("does not match the tasks", file=directory / MANIFEST, remedy="build the dataset again")
         facts = Facts(open_array(directory / "facts.npy"), len(graph.entities), len(graph.relations))
         return cls(
             name=manifest["name"],
@@ -187,27 +187,27 @@ class FewShotDataset:
 
 
 class CandidateSets:
-    """Sets of entities, in which equal ones are kept once."""
+    """Sets of entities; equal sets are stored once."""
 
     def __init__(self) -> None:
         self.members: list[IntArray] = []
-        self._numbers: dict[bytes, int] = {}
+        self._ids: dict[bytes, int] = {}
 
-    def number_of(self, members: IntArray) -> int:
-        """The number of a set, which is added if it is new."""
+    def id_of(self, members: IntArray) -> int:
+        """The id of a set, which is added if it is new."""
         members = np.ascontiguousarray(members, np.int32)
-        number = self._numbers.setdefault(members.tobytes(), len(self.members))
-        if number == len(self.members):
+        set_id = self._ids.setdefault(members.tobytes(), len(self.members))
+        if set_id == len(self.members):
             self.members.append(members)
-        return number
+        return set_id
 
     def offsets(self) -> NDArray[np.int64]:
-        """Where each set starts when they lie behind one another: [sets + 1]."""
+        """Where each set starts when all are concatenated: [sets + 1]."""
         return np.cumsum([0, *map(len, self.members)], dtype=np.int64)
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """The manifest of a dataset directory, checked for its form."""
+    """The manifest of a dataset directory; an error if it is malformed."""
     path = directory / MANIFEST
     try:
         manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
@@ -223,7 +223,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         raise HireError(f"is not a readable manifest ({error})", file=path, remedy="build the dataset again") from error
     if not known:
         raise HireError(
-            f"has format {manifest['format']!r}, this program reads {FORMAT}",
+            f"has format {manifest['format']!r}, but this version reads format {FORMAT}",
             file=path,
             remedy="build the dataset again with this version",
         )
@@ -233,8 +233,10 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def candidates_by_type(graph: KnowledgeGraph, tails: Iterable[int] | IntArray) -> IntArray:
-    """All entities that share a type with some tails, and the tails themselves, sorted."""
+    """All entities that share a type with the tails, and the tails themselves, sorted."""
     tails = np.asarray(tails, np.int32)
     if graph.types is None:
-        raise HireError("the graph has no entity types", remedy="give --types or --type-pattern, or other candidates")
+        raise HireError(
+            "the graph has no entity types", remedy="give --types or --type-pattern, or choose other --candidates"
+        )
     return distinct(np.concatenate([graph.types.entities_with(graph.types.of_entities(tails)), tails]))

@@ -1,4 +1,4 @@
-"""Known facts as sorted keys: which of many are known, and which tails a head has."""
+"""Known facts as sorted keys: whether facts are known, and the known tails of a head."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hire.util.arrays import IntArray, distinct
 
 
 class Facts:
-    """A set of known facts (head, relation, tail) as sorted keys, so that many can be looked up at once."""
+    """A set of known facts (head, relation, tail) as sorted keys, for looking up many at once."""
 
     def __init__(self, keys: NDArray[np.int64], entity_count: int, relation_count: int) -> None:
         self.keys = keys
@@ -24,27 +24,27 @@ class Facts:
         """The facts of an array of triples [n, 3], with or without repetitions."""
         if entity_count**2 * relation_count >= 2**63:
             raise HireError(
-                f"{entity_count:,} entities and {relation_count:,} relations are more than a fact's key can number",
-                remedy="leave out relations or entities that are not needed",
+                f"{entity_count:,} entities and {relation_count:,} relations are too many for 64-bit keys",
+                remedy="remove relations or entities that are not needed",
             )
         facts = cls(np.zeros(0, np.int64), entity_count, relation_count)
         facts.keys = distinct(facts.keys_of(*triples.T))
         return facts
 
     def extended(self, triples: IntArray, entity_count: int) -> Facts:
-        """With more facts, among more entities."""
+        """The facts with more facts and entities added."""
         more = Facts.of(triples, entity_count, self.relation_count)
         pairs, tails = np.divmod(self.keys, self.entity_count)
         more.keys = distinct(np.concatenate([pairs * entity_count + tails, more.keys]))
         return more
 
     def keys_of(self, heads: Any, relations: Any, tails: Any) -> Any:
-        """One number for each fact; facts of the same head and relation are neighbours."""
+        """One integer key per fact; facts with the same head and relation are adjacent."""
         pairs = np.asarray(heads, np.int64) * self.relation_count + relations
         return pairs * self.entity_count + tails
 
     def contain(self, heads: Any, relations: Any, tails: Any) -> NDArray[np.bool_]:
-        """Which of some facts are known; the arguments broadcast."""
+        """Whether facts are known; the arguments are broadcast."""
         keys = self.keys_of(heads, relations, tails)
         if not len(self.keys):
             return np.zeros(np.shape(keys), bool)
@@ -52,7 +52,7 @@ class Facts:
         return np.asarray(self.keys[positions] == keys)
 
     def of_relations(self, relations: IntArray) -> Facts:
-        """Only the facts of some relations: fewer keys are faster to search."""
+        """The facts of some relations only: fewer keys are faster to search."""
         wanted = np.zeros(self.relation_count, bool)
         wanted[relations] = True
         kept = self.keys[wanted[self.keys // self.entity_count % self.relation_count]]
@@ -83,7 +83,7 @@ class Facts:
 
 
 def first_occurrences(triples: IntArray, entity_count: int, relation_count: int) -> NDArray[np.int64]:
-    """For each triple [n, 3], the number of the first one that is equal to it."""
+    """For each triple [n, 3], the index of the first triple equal to it."""
     keys = Facts.of(triples[:0], entity_count, relation_count).keys_of(*triples.T)
     order = np.argsort(keys, kind="stable")
     is_first = np.concatenate([[True], np.diff(keys[order]) != 0])[: len(keys)]

@@ -1,4 +1,4 @@
-"""The knowledge graph: triples as integers, and each entity's neighbours in compressed rows."""
+"""The knowledge graph: triples of ids, and the neighbors of each entity in compressed rows."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hire.util.arrays import IntArray, row_offsets
 from hire.util.files import open_array, save_array
 
 INVERSE_SUFFIX = "_inv"
-MAX_NEIGHBORS = 50  # the paper's limit on the neighbours of an entity in a context
+MAX_NEIGHBORS = 50  # the paper's limit on the neighbors of an entity in a context
 
 
 class KnowledgeGraph:
-    """Entities, relations and triples as integers, with the neighbours of each entity in file order.
+    """Entities, relations and triples as ids, with the neighbors of each entity in file order.
 
-    A relation r has the number r when it is followed from head to tail, and r + len(relations) when it is
-    followed from tail to head (its name then ends in `_inv`).
+    Relation r followed from tail to head is the inverse relation with the id r + len(relations), whose name ends in
+    `_inv`.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class KnowledgeGraph:
         labels: StringTable | None = None,
         types: Types | None = None,
     ) -> KnowledgeGraph:
-        """A graph from its triples [n, 3]; compresses the neighbours of each entity, inverse edges included."""
+        """A graph from its triples [n, 3]; collects the neighbors of each entity, over inverse edges too."""
         triples = np.ascontiguousarray(triples, dtype=np.int32).reshape(-1, 3)
         heads, kinds, tails = triples.T
         # A triple gives its head an edge, then its tail an inverse edge: a stable sort keeps file order in each row.
@@ -66,7 +66,7 @@ class KnowledgeGraph:
         return cls(entities, relations, triples, offsets, neighbors, labels, types)
 
     def extended(self, names: Sequence[str], triples: IntArray) -> KnowledgeGraph:
-        """The graph with some new entities, without label or type, behind the others, and with more triples."""
+        """The graph with new entities, without labels or types, and more triples appended."""
         labels = None if self.labels is None else self.labels.extended([""] * len(names))
         types = self.types
         if types is not None:
@@ -77,19 +77,19 @@ class KnowledgeGraph:
 
     @cached_property
     def degrees(self) -> NDArray[np.int64]:
-        """The number of neighbours of each entity, inverse edges included."""
+        """The number of neighbors of each entity, over inverse edges too."""
         return np.diff(self.offsets)
 
     @cached_property
-    def kind_sizes(self) -> NDArray[np.int64]:
+    def edge_counts(self) -> NDArray[np.int64]:
         """The number of edges of each relation, then of each inverse."""
         sizes = np.bincount(self.triples[:, 1], minlength=len(self.relations))
         return np.concatenate([sizes, sizes])
 
     @cached_property
     def background_relations(self) -> IntArray:
-        """The numbers, sorted, of the relations that have triples in the graph."""
-        return np.flatnonzero(self.kind_sizes[: len(self.relations)])
+        """The ids of the relations that have triples in the graph, sorted."""
+        return np.flatnonzero(self.edge_counts[: len(self.relations)])
 
     def neighbors_of(self, entity: int, limit: int | None = MAX_NEIGHBORS) -> IntArray:
         """The (relation, entity) tuples around an entity, [n, 2], in file order; all of them if limit is None."""
@@ -97,7 +97,7 @@ class KnowledgeGraph:
         return self.neighbors[start : end if limit is None else min(end, start + limit)]
 
     def relation_name(self, relation: int) -> str:
-        """The name of a relation's number, with `_inv` for an inverse."""
+        """The name of a relation, with `_inv` appended for an inverse one."""
         count = len(self.relations)
         name: str = self.relations[relation % count]
         return name + INVERSE_SUFFIX if relation >= count else name
@@ -124,7 +124,7 @@ class KnowledgeGraph:
 
     @classmethod
     def open(cls, directory: Path) -> KnowledgeGraph:
-        """Map a graph that `save` wrote; nothing is read before it is used."""
+        """Map a graph written by `save`; nothing is read before it is used."""
 
         def array(name: str) -> Any:
             return open_array(directory / f"{name}.npy")

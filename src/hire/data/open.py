@@ -1,4 +1,4 @@
-"""What `DATASET` means in every command: a bundled name, a published layout, or a directory that was built."""
+"""Datasets as every command opens them: a bundled one, the published layout, or a built directory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BUNDLED = {"umls-one": ("umls.tsv.gz", BuildSettings("umls-one", candidates="all
 
 
 def open_dataset(dataset: str | Path) -> FewShotDataset:
-    """Open a bundled dataset by its name, or a directory in the published layout or made by `hire data build`."""
+    """Open a bundled dataset by name, or a directory in the published layout or written by `hire data build`."""
     directory = Path(dataset)
     if (directory / MANIFEST).exists():
         return FewShotDataset.open(directory)
@@ -28,12 +28,12 @@ def open_dataset(dataset: str | Path) -> FewShotDataset:
         return _open_published(directory)
     if str(dataset) in BUNDLED:
         return _open_bundled(str(dataset))
-    what = "holds no dataset" if directory.is_dir() else "is neither a bundled dataset nor a directory"
+    what = "contains no dataset" if directory.is_dir() else "is neither a bundled dataset nor a directory"
     raise HireError(
         what,
         file=dataset,
-        remedy=f"bundled are: {', '.join(BUNDLED)}; hire data get fetches published datasets, "
-        "hire data build makes one of your own graph",
+        remedy=f"bundled datasets: {', '.join(BUNDLED)}; hire data get downloads published datasets, "
+        "hire data build makes one from your own graph",
     )
 
 
@@ -44,7 +44,7 @@ def _open_bundled(name: str) -> FewShotDataset:
 
 
 def _open_published(directory: Path) -> FewShotDataset:
-    """Read a published layout once; afterwards map the ready form in the cache while the files stay the same."""
+    """Read a published layout once; afterwards map its binary form from the cache, unless the files have changed."""
     directory = directory.resolve()
     state = [
         f"hire {__version__}",
@@ -57,12 +57,12 @@ def _open_published(directory: Path) -> FewShotDataset:
             dataset = FewShotDataset.open(ready)
             if dataset.origin.get("state") == state:
                 return dataset
-        except HireError:  # a damaged cache is made anew
+        except HireError:  # a damaged cache is written again
             pass
     dataset = read_published(directory)
     try:
         replace(dataset, origin={**dataset.origin, "state": state}).save(ready, overwrite=True)
-    except HireError:  # the cache is a convenience: the dataset in memory is as good
+    except HireError:  # without a cache, the dataset in memory will do
         return dataset
     return FewShotDataset.open(ready)
 

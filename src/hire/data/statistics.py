@@ -1,4 +1,4 @@
-"""What a dataset holds: counts, degrees, and how much context the head and the tail of a triplet share."""
+"""Statistics of a dataset: counts, degrees, and how much context head and tail of a triplet share."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PAIRS_AT_ONCE = 1 << 18
 
 @dataclass(frozen=True)
 class SharedContext:
-    """How much the neighbourhoods of head and tail have in common (the paper's appendix on shared context)."""
+    """What the contexts of head and tail have in common (the paper's appendix on shared context)."""
 
     triplets: int
-    sharing_entities: int  # triplets whose head and tail have a neighbour in common
-    shared_entities: int  # such neighbours, over all triplets
+    sharing_entities: int  # triplets whose head and tail have a neighbor in common
+    shared_entities: int  # such neighbors, over all triplets
     sharing_tuples: int  # triplets whose head and tail have a (relation, entity) tuple in common
     shared_tuples: int
 
@@ -64,7 +64,7 @@ def _shared_elements(
 
 
 def degree_histogram(degrees: IntArray) -> list[tuple[int, int, int]]:
-    """Entities by degree in classes that double: (from, to, entities); the first class is degree 0."""
+    """Histogram of degrees in bins that double: (lowest, highest, entities); the first bin is degree 0."""
     classes = np.zeros(len(degrees), np.int64)
     connected = degrees > 0
     classes[connected] = np.floor(np.log2(degrees[connected])).astype(np.int64) + 1

@@ -18,21 +18,21 @@ class Types:
 
     names: Vocabulary
     offsets: NDArray[np.int64]  # [entities + 1]: entity e has members[offsets[e]:offsets[e + 1]]
-    members: IntArray  # [memberships]: numbers of types
+    members: IntArray  # [memberships]: type ids
 
     @classmethod
     def of(cls, names: Vocabulary, entities: IntArray, types: IntArray, entity_count: int) -> Types:
-        """Types from (entity, type) pairs, in any order, with repetitions."""
+        """Types from (entity, type) pairs, in any order; duplicates are ignored."""
         pairs = distinct(entities.astype(np.int64) * len(names) + types)
         owners, members = np.divmod(pairs, max(1, len(names)))
         return cls(names, row_offsets(owners, entity_count), members.astype(np.int32))
 
     def of_entity(self, entity: int) -> IntArray:
-        """The numbers of an entity's types."""
+        """The ids of an entity's types."""
         return self.members[self.offsets[entity] : self.offsets[entity + 1]]
 
     def of_entities(self, entities: IntArray) -> IntArray:
-        """The numbers, sorted, of all types that any of some entities has."""
+        """The ids of all types that any of the entities has, sorted."""
         positions, _ = expand_rows(self.offsets, distinct(entities))
         return distinct(self.members[positions])
 
@@ -44,7 +44,7 @@ class Types:
         return row_offsets(self.members, len(self.names)), owners[order]
 
     def entities_with(self, types: IntArray) -> IntArray:
-        """All entities, sorted, that have at least one of some types."""
+        """All entities that have at least one of the types, sorted."""
         offsets, entities = self.by_type
         positions, _ = expand_rows(offsets, types)
         has_one = np.zeros(len(self.offsets) - 1, bool)

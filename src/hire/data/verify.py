@@ -1,4 +1,4 @@
-"""Check a dataset directory, in the published layout or made by `hire data build`, and list all problems."""
+"""Verify a dataset directory, in the published layout or written by `hire data build`, and list all problems."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class Verification:
 
 
 def verify(directory: Path) -> Verification:
-    """Check a directory in either form; an error only if there is no dataset at all."""
+    """Verify a directory in either form; an error only if it contains no dataset."""
     if (directory / MANIFEST).exists():
         return _verify_built(directory)
     if is_published_layout(directory):
         return _verify_published(directory)
-    word = "holds no dataset" if directory.is_dir() else "no such directory"
-    raise HireError(word, file=directory, remedy=f"a dataset has {MANIFEST}, or the files {', '.join(FILES)}")
+    word = "contains no dataset" if directory.is_dir() else "no such directory"
+    raise HireError(word, file=directory, remedy=f"a dataset has the file {MANIFEST}, or the files {', '.join(FILES)}")
 
 
 def _verify_published(directory: Path) -> Verification:
     _, found = inspect(directory)
     title = found.known_dataset.title if found.known_dataset else ""
-    report = Verification(problems=found.problems + found.blemishes, notes=found.notes)
+    report = Verification(problems=found.problems + found.warnings, notes=found.notes)
     for name in FILES:
         if name in found.checksums:
             form = found.form_of(name)
@@ -74,23 +74,23 @@ def _verify_built(directory: Path) -> Verification:
                 continue
             checksum = sha256_of(path)
             same = checksum == about["sha256"]
-            report.files.append(FileReport(name, path.stat().st_size, checksum, "as built" if same else "differs"))
+            report.files.append(FileReport(name, path.stat().st_size, checksum, "unchanged" if same else "changed"))
             if not same:
-                report.problems.append(Problem("is not as it was built", str(path), None, remedy))
+                report.problems.append(Problem("has changed since the dataset was built", str(path), None, remedy))
         if not report.problems:
             report.problems += _inconsistencies(FewShotDataset.open(directory), directory)
     except HireError as error:
         report.problems += error.problems
     except (IndexError, ValueError, TypeError) as error:
-        report.problems.append(Problem(f"its arrays do not fit together ({error})", str(directory), None, remedy))
+        report.problems.append(Problem(f"its arrays are inconsistent ({error})", str(directory), None, remedy))
     return report
 
 
 def _inconsistencies(dataset: FewShotDataset, directory: Path) -> list[Problem]:
-    """Numbers that point outside of what they number, and tails that are not among the candidates."""
+    """Ids that are out of range, and tails that are not among the candidates."""
     graph, problems = dataset.graph, []
     entities, relations = len(graph.entities), len(graph.relations)
-    for name, numbers, bound in (
+    for name, ids, bound in (
         ("graph/triples.npy", graph.triples[:, [0, 2]], entities),
         ("graph/triples.npy", graph.triples[:, 1], relations),
         ("graph/neighbors.npy", graph.neighbors[:, 0], 2 * relations),
@@ -99,10 +99,10 @@ def _inconsistencies(dataset: FewShotDataset, directory: Path) -> list[Problem]:
         ("task_pairs.npy", dataset.task_pairs, entities),
         ("candidate_members.npy", dataset.candidate_members, entities),
     ):
-        if numbers.size and not 0 <= numbers.min() <= numbers.max() < bound:
-            problems.append(Problem("has a number that names nothing", str(directory / name)))
+        if ids.size and not 0 <= ids.min() <= ids.max() < bound:
+            problems.append(Problem("contains an id that is out of range", str(directory / name)))
     for task in dataset.tasks:
         if task.candidates is not None and not np.isin(task.pairs[:, 1], task.candidates).all():
-            message = f"a tail of {task.name!r} is not among its candidates"
+            message = f"a tail of the task {task.name!r} is not among its candidates"
             problems.append(Problem(message, str(directory / "candidate_members.npy")))
     return problems

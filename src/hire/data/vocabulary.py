@@ -1,4 +1,4 @@
-"""Names and numbers: tables of strings that open by memory map and can be searched both ways."""
+"""Names and ids: tables of strings that open by memory map, to look up a name by its id and an id by its name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES_TO_SEARCH_ONE_BY_ONE = 1_000  # for more, one hash table of all names is f
 
 
 class StringTable(Sequence[str]):
-    """Strings by number, as one array of UTF-8 bytes and one of offsets; no Python object for each string."""
+    """Strings by id, as one array of UTF-8 bytes and one of offsets, without a Python object per string."""
 
     def __init__(self, text: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
         self.text = text  # [bytes]
@@ -26,7 +26,7 @@ class StringTable(Sequence[str]):
 
     @classmethod
     def of(cls, strings: Iterable[str] | Any) -> StringTable:
-        """A table of strings, given in order, as an iterable or a pyarrow array."""
+        """A table of strings from an iterable or a pyarrow array, in order of their ids."""
         import pyarrow as pa
 
         if not isinstance(strings, pa.Array):
@@ -42,16 +42,16 @@ class StringTable(Sequence[str]):
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def bytes_of(self, number: int) -> bytes:
-        """The string of a number, as UTF-8."""
-        return self.text[self.offsets[number] : self.offsets[number + 1]].tobytes()
+    def bytes_of(self, string_id: int) -> bytes:
+        """The string with an id, as UTF-8."""
+        return self.text[self.offsets[string_id] : self.offsets[string_id + 1]].tobytes()
 
-    def __getitem__(self, number: Any) -> Any:
-        if isinstance(number, slice):
-            return [self[i] for i in range(*number.indices(len(self)))]
-        if not -len(self) <= number < len(self):
-            raise IndexError(number)
-        return self.bytes_of(int(number) % len(self)).decode()
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        return self.bytes_of(int(index) % len(self)).decode()
 
     def __iter__(self) -> Iterator[str]:
         strings = self.arrow()
@@ -59,14 +59,14 @@ class StringTable(Sequence[str]):
             yield from strings[start : start + STRINGS_AT_ONCE].to_pylist()
 
     def arrow(self) -> Any:
-        """The same strings as a pyarrow array that shares their memory."""
+        """The strings as a pyarrow array that shares their memory."""
         import pyarrow as pa
 
         buffers = [None, pa.py_buffer(np.ascontiguousarray(self.offsets)), pa.py_buffer(self.text)]
         return pa.Array.from_buffers(pa.large_string(), len(self), buffers)
 
     def extended(self, strings: Sequence[str]) -> StringTable:
-        """A table with some strings behind these."""
+        """The table with more strings appended."""
         more = StringTable.of(strings)
         offsets = np.concatenate([self.offsets, self.offsets[-1] + more.offsets[1:]])
         return StringTable(np.concatenate([self.text, more.text]), offsets)
@@ -78,23 +78,23 @@ class StringTable(Sequence[str]):
 
     @classmethod
     def open(cls, directory: Path, name: str) -> StringTable:
-        """Map a table that `save` wrote."""
+        """Map a table written by `save`."""
         return cls(*(_mapped(directory / f"{name}.{part}.npy") for part in ("text", "offsets")))
 
 
 class Vocabulary(StringTable):
-    """A table of distinct names that finds a name's number by binary search over their sorted order."""
+    """A table of distinct names that finds the id of a name by binary search."""
 
     def __init__(
         self, text: NDArray[np.uint8], offsets: NDArray[np.int64], order: IntArray, kind: str = "name"
     ) -> None:
         super().__init__(text, offsets)
-        self.order = order  # [names]: the numbers of the names, sorted by their bytes
-        self.kind = kind  # what a name stands for, for messages: "entity", "relation"
+        self.order = order  # [names]: ids, sorted by the bytes of their names
+        self.kind = kind  # what a name stands for, in error messages: "entity", "relation"
 
     @classmethod
     def of(cls, strings: Iterable[str] | Any, kind: str = "name") -> Vocabulary:
-        """A vocabulary of distinct names in the order of their numbers."""
+        """A vocabulary of distinct names, in order of their ids."""
         import pyarrow.compute as pc
 
         table = StringTable.of(strings)
@@ -102,13 +102,13 @@ class Vocabulary(StringTable):
         return cls(table.text, table.offsets, order, kind)
 
     def extended(self, strings: Sequence[str]) -> Vocabulary:
-        """A vocabulary with some new, distinct names behind these; no need to sort all of them again."""
+        """The vocabulary with new, distinct names appended; the others are not sorted again."""
         table = super().extended(strings)
         encoded = sorted(
-            (name.encode("utf-8", "surrogatepass"), number) for number, name in enumerate(strings, len(self))
+            (name.encode("utf-8", "surrogatepass"), name_id) for name_id, name in enumerate(strings, len(self))
         )
         positions = [self._position(name) for name, _ in encoded]
-        order = np.insert(self.order, positions, [number for _, number in encoded])
+        order = np.insert(self.order, positions, [name_id for _, name_id in encoded])
         return Vocabulary(table.text, table.offsets, order, self.kind)
 
     def _position(self, name: bytes) -> int:
@@ -122,11 +122,11 @@ class Vocabulary(StringTable):
         return low
 
     def index(self, name: str, *_range: int) -> int:
-        """The id of a name, under the name that sequences have for it."""
+        """The id of a name, as `Sequence.index`."""
         return self.id(name)
 
     def find(self, name: str) -> int | None:
-        """The number of a name, or None."""
+        """The id of a name, or None if it is unknown."""
         wanted = name.encode("utf-8", "surrogatepass")
         position = self._position(wanted)
         if position < len(self) and self.bytes_of(int(self.order[position])) == wanted:
@@ -137,7 +137,7 @@ class Vocabulary(StringTable):
         return isinstance(name, str) and self.find(name) is not None
 
     def id(self, name: str) -> int:
-        """The id of a name; an error with near matches if it is unknown."""
+        """The id of a name; an error that suggests similar names if it is unknown."""
         found = self.find(name)
         if found is None:
             near = self.suggest(name)
@@ -154,13 +154,13 @@ class Vocabulary(StringTable):
             names = list(names)
             if len(names) < NAMES_TO_SEARCH_ONE_BY_ONE:
                 one_by_one = (self.find(name) for name in names)
-                return np.array([-1 if number is None else number for number in one_by_one], np.int64)
+                return np.array([-1 if name_id is None else name_id for name_id in one_by_one], np.int64)
             names = pa.array(names, pa.large_string())
         found = pc.index_in(names.cast(pa.large_string()), value_set=self.arrow())
         return np.asarray(pc.fill_null(found, -1).to_numpy()).astype(np.int64)
 
     def suggest(self, name: str, limit: int = 3) -> list[str]:
-        """Known names that resemble an unknown one, among those that sort near it."""
+        """Known names similar to an unknown one, among those that sort near it."""
         from difflib import get_close_matches
 
         position = self._position(name.encode("utf-8", "surrogatepass"))
@@ -174,11 +174,11 @@ class Vocabulary(StringTable):
 
     @classmethod
     def open(cls, directory: Path, name: str, kind: str = "name") -> Vocabulary:
-        """Map a vocabulary that `save` wrote."""
+        """Map a vocabulary written by `save`."""
         table = StringTable.open(directory, name)
         return cls(table.text, table.offsets, _mapped(directory / f"{name}.order.npy"), kind)
 
 
 def _mapped(path: Path) -> NDArray[Any]:
-    """A mapped array as a plain one: numpy's own class for those takes several times as long to look up one string."""
+    """A mapped array as a plain one: looking up a single string in numpy's memmap class is several times slower."""
     return np.asarray(open_array(path))

@@ -1,1 +1,1 @@
-"""What training draws: episodes, tasks, negatives, contexts."""
+"""Sampling for training: episodes, tasks, negatives, contexts."""

@@ -1,4 +1,4 @@
-"""Batches drawn ahead by threads."""
+"""Batches drawn ahead of time by threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Batch = TypeVar("Batch")
 
 
 def drawn_ahead(draw: Callable[[int], Batch], first_step: int, *, workers: int = 1) -> Generator[Batch, None, None]:
-    """The batches of all steps from one on, in order, drawn ahead by some threads; their number changes nothing."""
+    """The batches of all steps from `first_step` on, in order; the number of threads does not change them."""
     with ThreadPoolExecutor(workers) as pool:
         ahead = deque(pool.submit(draw, first_step + i) for i in range(2 * workers))
         step = first_step + len(ahead)

@@ -1,4 +1,4 @@
-"""The context of a triplet: the neighbours of its head and of its tail, true or falsified."""
+"""The context of a triplet: the neighbors of its head and of its tail, true or corrupted."""
 
 from __future__ import annotations
 
@@ -18,53 +18,53 @@ HEAD, TAIL = 0, 1  # the sides of a context
 
 @dataclass(frozen=True)
 class Contexts:
-    """The contexts of a batch of triplets; padding is where the mask is False."""
+    """The contexts of a batch of triplets; the mask is False for padding."""
 
     relations: Tensor  # [..., 2, neighbors] int64: N_h, then N_t; an inverse relation is r + len(relations)
     entities: Tensor  # [..., 2, neighbors] int64
     mask: Tensor  # [..., 2, neighbors] bool
 
     def tuples(self) -> Tuples:
-        """The real tuples alone."""
+        """The tuples without padding."""
         mask = self.mask.flatten(end_dim=-3).flatten(1)  # [contexts, 2 * neighbors]: N_h and N_t together
         return Tuples(self.relations.view(mask.shape)[mask], self.entities.view(mask.shape)[mask], mask.sum(dim=1))
 
 
 class Tuples(NamedTuple):
-    """The tuples of some contexts, those of a context behind one another."""
+    """The tuples of some contexts, concatenated."""
 
     relations: Tensor  # [tuples] int64
     entities: Tensor  # [tuples] int64
-    lengths: Tensor  # [contexts] int64: how many tuples each context has
+    lengths: Tensor  # [contexts] int64: number of tuples
 
 
 class ContextSampler:
-    """Looks up the contexts of triplets in a graph and falsifies them."""
+    """Looks up the contexts of triplets in a graph, and corrupts them."""
 
     def __init__(self, graph: KnowledgeGraph, max_neighbors: int = MAX_NEIGHBORS) -> None:
         self.graph = graph
         self.max_neighbors = max_neighbors
         both_ways = [graph.background_relations, graph.background_relations + len(graph.relations)]
-        self._relations = np.concatenate(both_ways).astype(np.int64)  # all that can stand in a tuple, sorted
+        self._relations = np.concatenate(both_ways).astype(np.int64)  # all that occur in tuples, sorted
 
     def true(self, pairs: Any, relations: Any) -> Contexts:
-        """The contexts of triplets given by (head, tail) pairs [..., 2], capped at `max_neighbors` a side.
+        """The contexts of triplets given by (head, tail) pairs [..., 2], at most `max_neighbors` per side.
 
-        The triplets' relations [...] take each triplet out of its own context: a background relation, or its inverse,
-        that serves as a task is in the graph, and would tell the answer. A relation of -1 takes out every link between
-        head and tail; None leaves all in.
+        With the triplets' relations [...], each triplet is removed from its own context: the graph contains background
+        relations that serve as tasks, which would reveal the answer. A relation of -1 removes every edge between head
+        and tail; None removes nothing.
         """
         graph, limit = self.graph, self.max_neighbors
         pairs = np.asarray(pairs)
         ends = pairs.reshape(-1)  # head, tail, head, tail ...
-        every_link = relations is not None and bool((np.asarray(relations) < 0).any())
-        spare = 0 if relations is None else 2  # what may be taken out, at most, unless it is every link
-        positions, owners = expand_rows(graph.offsets, ends, None if every_link else limit + spare)
+        every_edge = relations is not None and bool((np.asarray(relations) < 0).any())
+        spare = 0 if relations is None else 2  # edges that are removed at most, unless it is every edge
+        positions, owners = expand_rows(graph.offsets, ends, None if every_edge else limit + spare)
         found = graph.neighbors[positions]  # [tuples, 2]: relation, entity
         if relations is not None:
             own = np.repeat(np.broadcast_to(relations, pairs.shape[:-1]).reshape(-1), 2)[owners]
             partner = pairs[..., ::-1].reshape(-1)[owners]
-            # A tail sees its triplet backwards; a loop is seen both ways from its one end.
+            # From the tail, the triplet is an inverse edge; from the single end of a loop, it is both.
             inverse = (own + len(graph.relations)) % (2 * len(graph.relations))
             away, back = found[:, 0] == own, found[:, 0] == inverse
             is_own = np.where(owners % 2 == HEAD, away, back) | ((partner == ends[owners]) & (away | back)) | (own < 0)
@@ -82,22 +82,22 @@ class ContextSampler:
         return _contexts(tuples[..., 0].reshape(shape), tuples[..., 1].reshape(shape), mask.reshape(shape))
 
     def false(self, true: Contexts, generator: np.random.Generator) -> Contexts:
-        """Corrupt either the relation or the entity of every real tuple, each with even odds; never the padding.
+        """Corrupt the relation or the entity of every tuple, with equal probability; padding stays as it is.
 
-        An entity becomes another one of these contexts, which is harder to tell than any entity at all, and costs no
-        more in a larger graph. Where there is no other, the relation is corrupted.
+        An entity is replaced by another one of these contexts, which is harder to tell apart than any entity of the
+        graph, and costs no more in a larger graph. If there is no other, the relation is corrupted.
         """
         relations, entities, mask = (part.numpy() for part in (true.relations, true.entities, true.mask))
-        others = len(self._relations) - 1  # a relation and its inverse, at least
-        present, places = np.unique(entities[mask], return_inverse=True)
+        others = len(self._relations) - 1  # there are at least a relation and its inverse
+        present, positions = np.unique(entities[mask], return_inverse=True)
         corrupt_relation = mask & ((generator.random(mask.shape) < 0.5) | (len(present) == 1))
         corrupt_entity = mask & ~corrupt_relation
         relations, entities = relations.copy(), entities.copy()
-        # A draw among all but one: what would be the original or lies behind it moves up by one.
+        # A draw among all but the original: from the original on, indices move up by one.
         original = np.searchsorted(self._relations, relations[corrupt_relation])
         drawn = generator.integers(0, max(1, others), len(original))
         relations[corrupt_relation] = self._relations[drawn + (drawn >= original)]
-        original = places[corrupt_entity[mask]]
+        original = positions[corrupt_entity[mask]]
         drawn = generator.integers(0, max(1, len(present) - 1), len(original))
         entities[corrupt_entity] = present[drawn + (drawn >= original)]
         return _contexts(relations, entities, mask)

@@ -1,4 +1,4 @@
-"""Few-shot episodes: references and queries of a relation with negatives, a whole batch at once."""
+"""Few-shot episodes: references and queries of a relation with negatives, drawn as a batch."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from hire.util.arrays import IntArray, row_offsets
 from hire.util.randomness import random_stream
 
 Regime = Literal["tasks", "in-train"]
-REDRAWS = 8  # of negatives that turn out to be true, before all candidates are looked through
+REDRAWS = 8  # of negatives that turn out to be true, before all candidates are enumerated
 
 
 @dataclass(frozen=True)
 class EpisodeBatch:
-    """Episodes as integers, int64.
+    """Episodes as int64 ids.
 
-    Negatives belong to one pair each, and are false tails of its head; or [batch, negatives] are shared by all pairs of
-    an episode, and beside them is said for which pairs each is false.
+    Negatives are false tails of one pair each, or they are shared by all pairs of an episode, [batch, negatives], and a
+    mask says for which pairs each is false.
     """
 
     relations: Tensor  # [batch]
@@ -37,16 +37,16 @@ class EpisodeBatch:
     query_negatives: Tensor  # [batch, queries, negatives], or [batch, negatives]
     reference_false: Tensor | None = None  # [batch, shots, negatives] bool, for shared negatives
     query_false: Tensor | None = None  # [batch, queries, negatives] bool
-    candidates: Tensor | None = None  # [batch]: how many entities shared negatives were drawn from
+    candidates: Tensor | None = None  # [batch]: number of candidates that shared negatives were drawn from
 
 
 class EpisodeSampler:
-    """Draws episodes by a seed and a step's number: any batch can be drawn at any time, by any thread.
+    """Draws episodes from a seed and a step: any batch can be drawn at any time, by any thread.
 
-    The regime `tasks` draws from the train tasks; `in-train` from the relations of the background graph as well. All
-    relations are equally likely. Each needs one triple more than there are shots: a train task with fewer is an error,
-    a background relation with fewer is passed over. If there are fewer triples than shots and queries take together,
-    the queries repeat; references never are among them.
+    The regime `tasks` draws from the train tasks, `in-train` from the relations of the background graph as well. All
+    relations are equally likely. Each needs one more triple than there are shots: a train task with fewer is an error,
+    a background relation with fewer is skipped. If a relation has fewer triples than shots and queries together, the
+    queries repeat; references are never among them.
     """
 
     def __init__(
@@ -82,9 +82,9 @@ class EpisodeSampler:
         pairs = {relation: of_task for relation, of_task in pairs.items() if len(of_task) > self.shots}
         if not pairs:
             raise HireError(
-                f"no relation has {self.shots + 1} triples whose head has a false tail, too",
+                f"no relation has {self.shots + 1} triples whose heads have a false tail",
                 file=self.dataset.name,
-                remedy="ask for fewer shots, or choose other tasks",
+                remedy="use fewer shots, or choose other tasks",
             )
         self.relations = np.array(list(pairs), np.int64)  # [tasks]
         self._sizes = np.array([len(of_task) for of_task in pairs.values()])
@@ -121,13 +121,13 @@ class EpisodeSampler:
         return EpisodeBatch(relations, *parts)
 
     def stream(self, first_step: int = 0, *, workers: int = 1) -> Iterator[EpisodeBatch]:
-        """All batches from a step on, in order, drawn ahead by some threads; their number changes nothing."""
+        """All batches from a step on, in order; the number of threads does not change them."""
         return drawn_ahead(self.batch, first_step, workers=workers)
 
     def _draw_negatives(
         self, generator: np.random.Generator, tasks: NDArray[np.int64], heads: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Candidates of each task that are not a known true tail of the head: [batch, triples, negatives]."""
+        """Candidates of each task that are not known tails of the head: [batch, triples, negatives]."""
         shape = (*heads.shape, self.negatives)
         owner = np.broadcast_to(tasks[:, None, None], shape).ravel()
         head = np.broadcast_to(heads[..., None], shape).ravel()
@@ -163,31 +163,31 @@ def background_pairs(graph: KnowledgeGraph) -> dict[int, IntArray]:
 
 
 def draw_distinct(generator: np.random.Generator, sizes: NDArray[Any], shots: int, queries: int) -> NDArray[np.int64]:
-    """Distinct numbers below each size, [sizes, shots + queries]; the queries repeat where a size is too small."""
+    """Distinct indices below each size, [sizes, shots + queries]; queries repeat if a size is too small."""
     count = shots + queries
     chosen = np.empty((len(sizes), count), np.int64)
-    taken = np.empty((len(sizes), 0), np.int64)  # what is chosen already, sorted
+    taken = np.empty((len(sizes), 0), np.int64)  # what is already chosen, sorted
     uniform = generator.random((len(sizes), count))
     for i in range(count):
         left = sizes - i
-        number = (uniform[:, i] * np.maximum(left, 1)).astype(np.int64)
-        for column in range(i):  # skip what is taken: the number counts only what is left
-            number += number >= taken[:, column]
-        # Where nothing is left, the queries begin again from the first one.
+        index = (uniform[:, i] * np.maximum(left, 1)).astype(np.int64)
+        for column in range(i):  # skip what is taken: the index counts only what is left
+            index += index >= taken[:, column]
+        # If nothing is left, repeat the queries from the first one.
         exhausted = np.flatnonzero(left <= 0)
         again = shots + (i - shots) % (sizes[exhausted] - shots)
-        number[exhausted] = chosen[exhausted, again]
-        chosen[:, i] = number
+        index[exhausted] = chosen[exhausted, again]
+        chosen[:, i] = index
         taken = np.sort(chosen[:, : i + 1], axis=1)
     return chosen
 
 
 class _Pools:
-    """The candidates of each relation, to draw from many at once.
+    """The candidates of each relation, to draw for many at once.
 
-    A pool is a union of blocks of entities: a task has one block, its candidates; a background relation has the
-    entities of each type that its tails have, or its tails themselves where there are no types. So the entities of a
-    type are stored once, however many relations have it. (An entity with several of the types is drawn more often.)
+    A pool is a union of blocks of entities: a task has one block, its candidates; a background relation has one block
+    for each type of its tails, or its tails themselves if there are no types. So the entities of a type are stored
+    once, however many relations have it. (An entity with several of the types is drawn more often.)
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class _Pools:
         types = dataset.graph.types
         offsets, entities = (np.zeros(1, np.int64), np.zeros(0, np.int32)) if types is None else types.by_type
         blocks = [entities, np.arange(len(dataset.graph.entities), dtype=np.int32)]
-        starts, sizes = list(offsets[:-1]), list(np.diff(offsets))  # of each block: those of types come first
+        starts, sizes = list(offsets[:-1]), list(np.diff(offsets))  # of each block; types come first
         starts.append(len(entities))
         sizes.append(len(blocks[1]))
         everything = len(starts) - 1
@@ -216,7 +216,7 @@ class _Pools:
                 sizes.append(len(members))
                 blocks.append(members)
         self._entities = np.concatenate(blocks).astype(np.int32)
-        all_blocks = np.concatenate(pools)  # those of all pools behind one another
+        all_blocks = np.concatenate(pools)  # of all pools, concatenated
         block_sizes = np.array(sizes)[all_blocks]
         self._block_starts = np.array(starts)[all_blocks]
         self._ends = np.cumsum(block_sizes)  # counts entities over all pools
@@ -227,14 +227,14 @@ class _Pools:
         self._sizes = self._ends[last_blocks] - self._starts
 
     def draw(self, generator: np.random.Generator, owners: NDArray[np.int64]) -> NDArray[np.int64]:
-        """One member of each owner's pool."""
-        places = self._starts[owners] + (generator.random(len(owners)) * self._sizes[owners]).astype(np.int64)
-        return self._at(places)
+        """One random member of each owner's pool."""
+        positions = self._starts[owners] + (generator.random(len(owners)) * self._sizes[owners]).astype(np.int64)
+        return self._at(positions)
 
     def members(self, owner: int) -> NDArray[np.int64]:
         """All members of an owner's pool."""
         return np.unique(self._at(np.arange(self._starts[owner], self._starts[owner] + self._sizes[owner])))
 
-    def _at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        blocks = np.searchsorted(self._ends, places, side="right")
-        return np.asarray(self._entities[self._block_starts[blocks] + places - self._firsts[blocks]], np.int64)
+    def _at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        blocks = np.searchsorted(self._ends, positions, side="right")
+        return np.asarray(self._entities[self._block_starts[blocks] + positions - self._firsts[blocks]], np.int64)

@@ -6,17 +6,13 @@ from typing import Any
 
 from hire.util.svg import ROW_HEIGHT, WIDTH, dot, line, picture, spread, text
 
-POLES = {"head": 440, "tail": 760}  # where head and tail stand
-
-
-OUTER = {"head": (300, -10, "end"), "tail": (900, 10, "start")}  # their own neighbours: dot, text beside it, anchor
-
-
+POLES = {"head": 440, "tail": 760}  # x coordinates of head and tail
+OUTER = {"head": (300, -10, "end"), "tail": (900, 10, "start")}  # neighbors of one side only: x, text offset, anchor
 MOST_ROWS = 14
 
 
 def context_svg(context: dict[str, Any]) -> str:
-    """Draw a triplet's context: its head on the left, its tail on the right, what they share between them."""
+    """Draw a triplet's context: its head on the left, its tail on the right, shared neighbors in between."""
     shared = set(context["shared"])
     between: dict[int, dict[str, str]] = {}
     outer: dict[str, list[dict[str, Any]]] = {"head": [], "tail": []}

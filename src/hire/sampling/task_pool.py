@@ -1,7 +1,7 @@
-"""Everything that can serve as a few-shot task in training, and batches of it with negatives shared by a task.
+"""Training tasks beyond the train split, and batches of them with negatives shared by all pairs of a task.
 
-Besides the train tasks there are, if wanted, the background relations (`in-train`), the inverse of each, and all facts
-between two types of entities: the more kinds of task a model has seen, the better it meets a new one.
+Besides the train tasks there are, optionally, the background relations (`in-train`), the inverse of each relation, and
+all facts between two entity types: a model that has seen more kinds of tasks generalizes better to a new one.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from hire.sampling.episodes import EpisodeBatch, Regime, background_pairs, draw_
 from hire.util.arrays import IntArray, row_offsets
 from hire.util.randomness import random_stream
 
-FEWEST_FACTS = 10  # of a relation that serves as a task
+FEWEST_FACTS = 10  # of a task
 SMALLEST_TYPE_PAIR = 20  # facts, and entities of the tail's type
 
 
 class TrainingTask(NamedTuple):
-    """Pairs to be told apart from other candidates."""
+    """Pairs to rank above other candidates."""
 
     kind: str  # train, background or types
-    relation: int  # its number in the graph, or that of its inverse; -1 for all relations
+    relation: int  # its id in the graph, or that of its inverse; -1 for all relations
     pairs: IntArray  # [facts, 2]
     candidates: IntArray
 
 
 @dataclass(frozen=True)
 class TaskShares:
-    """How often each kind of task is drawn; a kind that a dataset does not have gives its share to the others."""
+    """How often each kind of task is drawn; the share of a kind that a dataset lacks goes to the others."""
 
     train: float = 0.4
     background: float = 0.3
@@ -44,7 +44,7 @@ class TaskShares:
 
 
 class TaskPool:
-    """Training tasks of a dataset, drawn by a seed and a step's number alone."""
+    """Training tasks of a dataset; batches depend only on a seed and a step."""
 
     def __init__(
         self, dataset: FewShotDataset, regime: Regime, shares: TaskShares, *, fewest_facts: int = FEWEST_FACTS
@@ -53,9 +53,9 @@ class TaskPool:
         tasks = [task for task in collect_tasks(dataset, regime, shares) if len(task.pairs) >= fewest_facts]
         if not tasks:
             raise HireError(
-                f"no relation has {fewest_facts} triples to train with",
+                f"no relation has the {fewest_facts} triples needed for training",
                 file=dataset.name,
-                remedy="ask for fewer shots, or give a graph with more facts",
+                remedy="use fewer shots, or a graph with more facts",
             )
         self.kinds = np.array([task.kind for task in tasks])
         self._relations = np.array([task.relation for task in tasks])
@@ -65,8 +65,8 @@ class TaskPool:
         self._candidates = np.concatenate([task.candidates for task in tasks]).astype(np.int32)
         self._candidate_counts = np.array([len(task.candidates) for task in tasks])
         self._candidate_starts = np.cumsum(self._candidate_counts) - self._candidate_counts
-        numbers = np.repeat(np.arange(len(tasks)), self._sizes)
-        self._facts = Facts.of(np.insert(self._pairs, 1, numbers, axis=1), len(dataset.graph.entities), len(tasks))
+        owners = np.repeat(np.arange(len(tasks)), self._sizes)
+        self._facts = Facts.of(np.insert(self._pairs, 1, owners, axis=1), len(dataset.graph.entities), len(tasks))
         self._cumulated = cumulated_shares(self.kinds, shares)
 
     def __len__(self) -> int:
@@ -75,11 +75,11 @@ class TaskPool:
     def batch(
         self, seed: int, step: int, *, tasks: int, shots: int, queries: int, negatives: int, inner_negatives: int
     ) -> EpisodeBatch:
-        """The batch of a step; the references' negatives are the first of the queries'."""
+        """The batch of a step; the negatives of the references are the first ones of the queries."""
         generator = random_stream(seed, "episodes", step)
         chosen = np.minimum(np.searchsorted(self._cumulated, generator.random(tasks)), len(self) - 1)
-        places = draw_distinct(generator, self._sizes[chosen], shots, queries)
-        pairs = self._pairs[self._offsets[chosen][:, None] + places]  # [tasks, shots + queries, 2]
+        drawn_pairs = draw_distinct(generator, self._sizes[chosen], shots, queries)
+        pairs = self._pairs[self._offsets[chosen][:, None] + drawn_pairs]  # [tasks, shots + queries, 2]
         counts = self._candidate_counts[chosen]
         drawn = (generator.random((tasks, negatives)) * counts[:, None]).astype(np.int64)
         false_tails = self._candidates[self._candidate_starts[chosen][:, None] + drawn].astype(np.int64)
@@ -105,7 +105,7 @@ class TaskPool:
     ) -> NDArray[np.bool_]:
         """Which candidates [tasks, c] are true tails of the heads [tasks, h]: [tasks, h, c].
 
-        A head has few true tails and there are many candidates, so the tails are looked up among the candidates.
+        A head has few true tails among many candidates, so the tails are looked up in the candidates.
         """
         tasks, width = candidates.shape
         rows, tails = self._facts.all_tails(heads.ravel(), np.repeat(chosen, heads.shape[1]))
@@ -126,7 +126,7 @@ class TaskPool:
 
 
 def collect_tasks(dataset: FewShotDataset, regime: Regime, shares: TaskShares) -> list[TrainingTask]:
-    """All tasks that a dataset gives: train tasks first, and in-train background relations and pairs of types."""
+    """All tasks of a dataset: the train tasks and, if `in-train`, background relations and pairs of types."""
     graph = dataset.graph
     everything = np.arange(len(graph.entities), dtype=np.int32)
 
@@ -154,7 +154,7 @@ def collect_tasks(dataset: FewShotDataset, regime: Regime, shares: TaskShares) -
 
 
 def cumulated_shares(kinds: NDArray[np.str_], shares: TaskShares) -> NDArray[np.float64]:
-    """Up to which number between 0 and 1 each task is drawn; those of a kind are equally likely."""
+    """Cumulative probabilities of the tasks; tasks of the same kind are equally likely."""
     weights = np.zeros(len(kinds))
     for kind in set(kinds):
         weights[kinds == kind] = getattr(shares, kind) / (kinds == kind).sum()
@@ -162,7 +162,7 @@ def cumulated_shares(kinds: NDArray[np.str_], shares: TaskShares) -> NDArray[np.
 
 
 def _between_types(dataset: FewShotDataset) -> list[TrainingTask]:
-    """All facts between each two types, whatever the relation, in both directions."""
+    """All facts between any two types, regardless of the relation, in both directions."""
     types = dataset.graph.types
     if types is None:
         return []

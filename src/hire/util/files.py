@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: atomic writing, safe reading, checksums."""
+"""Files that are complete or absent: atomic writing, safe reading, checksums."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 
 @contextmanager
 def atomic_directory(target: Path, *, overwrite: bool = False, ours: Collection[str] = ()) -> Iterator[Path]:
-    """Yield a new directory beside `target` that becomes `target` when the block ends, and vanishes if it fails.
+    """Yield a new directory beside `target` that becomes `target` when the block ends, and is removed if it fails.
 
-    An existing directory is replaced only if it may be overwritten, and is empty or has a file of one of the names
-    `ours`: whatever else a directory holds is not ours to delete.
+    An existing directory is replaced only with `overwrite`, and only if it is empty or has a file with one of the names
+    in `ours`: any other directory is not ours to delete.
     """
     check_replaceable(target, overwrite, ours)
-    # Named before it is made, so that no interruption can come between making it and knowing what to remove.
+    # Named before it is created, so that an interruption cannot leave it behind unknown.
     parent = target.parent / f".{target.name[:100]}.partial-{secrets.token_hex(4)}"
     try:
         with explain_os_errors(target):
@@ -39,27 +39,27 @@ def atomic_directory(target: Path, *, overwrite: bool = False, ours: Collection[
             for path in partial.rglob("*"):
                 if path.is_file():
                     _flush_to_disk(path)
-            check_replaceable(target, overwrite, ours)  # again: another process may have been faster
+            check_replaceable(target, overwrite, ours)  # again: another process may have created it
             _replace_directory(partial, target, parent / "old")
     finally:
-        if target.exists() or not (parent / "old").exists():  # the old directory's last place is never deleted
+        if target.exists() or not (parent / "old").exists():  # never delete the only copy of the old directory
             shutil.rmtree(parent, ignore_errors=True)
 
 
 def check_replaceable(target: Path, overwrite: bool, ours: Collection[str]) -> None:
-    """Raise unless a directory can be made at `target`, in place of one of ours if it may be overwritten."""
+    """Raise unless a directory can be created at `target`, or may replace the one there."""
     if not target.exists() and not target.is_symlink():
         return
     if not overwrite:
-        raise HireError("exists already", file=target, remedy="choose another place, or say --overwrite")
+        raise HireError("already exists", file=target, remedy="choose another path, or pass --overwrite")
     if not target.is_dir() or target.is_symlink():
-        raise HireError("is not a directory", file=target, remedy="choose another place")
+        raise HireError("is not a directory", file=target, remedy="choose another path")
     names = {path.name for path in target.iterdir()}
     if names and not names & set(ours):
         raise HireError(
-            "holds something else than a dataset, which --overwrite would delete",
+            "is not a dataset, and --overwrite would delete its files",
             file=target,
-            remedy="choose another place, or empty it yourself",
+            remedy="choose another path, or empty the directory yourself",
         )
 
 
@@ -75,7 +75,7 @@ def _replace_directory(new: Path, target: Path, aside: Path) -> None:
     target.rename(aside)
     try:
         new.rename(target)
-    except BaseException:  # an interruption must not cost the old directory either
+    except BaseException:  # an interruption must not lose the old directory either
         if not target.exists():
             aside.rename(target)
         raise
@@ -83,10 +83,10 @@ def _replace_directory(new: Path, target: Path, aside: Path) -> None:
 
 @contextmanager
 def atomic_file(target: Path) -> Iterator[Path]:
-    """Yield a path beside `target` to write to; it becomes `target` when the block ends, and vanishes if it fails."""
+    """Yield a path beside `target` to write to; it becomes `target` when the block ends, and is removed if it fails."""
     if target.exists() and not target.is_file():
-        raise HireError("is not a file that can be replaced", file=target, remedy="choose another name")
-    target = target.resolve()  # what a link points to is replaced, not the link
+        raise HireError("is not a regular file and cannot be replaced", file=target, remedy="choose another name")
+    target = target.resolve()  # replace what a link points to, not the link
     partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:
         with explain_os_errors(target):
@@ -100,7 +100,7 @@ def atomic_file(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def explain_os_errors(path: Path | str) -> Iterator[None]:
-    """Turn what the operating system refuses into an error that names the file and the remedy."""
+    """Turn an operating system error into one that names the file and a remedy."""
     try:
         yield
     except OSError as error:
@@ -110,22 +110,22 @@ def explain_os_errors(path: Path | str) -> Iterator[None]:
             errno.EFBIG: "raise the limit on file sizes (ulimit -f), or choose another disk",
             errno.ENOENT: "check the spelling and the working directory",
             errno.EACCES: "check the permissions",
-            errno.EEXIST: "a file stands where a directory is needed: choose another place",
-            errno.ENOTDIR: "a file stands where a directory is needed: choose another place",
-            errno.EBUSY: "choose a place that is not in use, such as a folder within it",
-            errno.EROFS: "choose a place that can be written to",
+            errno.EEXIST: "a file is in the place of a directory: choose another path",
+            errno.ENOTDIR: "a file is in the place of a directory: choose another path",
+            errno.EBUSY: "choose a path that is not in use, such as a folder within it",
+            errno.EROFS: "choose a writable path",
         }
         reason = (error.strerror or str(error)).lower()
         raise HireError(reason, file=path, remedy=remedies.get(error.errno or 0)) from error
 
 
 def printable(name: str) -> str:
-    """A file's name that can be written as UTF-8, whatever bytes the file system has for it."""
+    """A file name as valid UTF-8, whatever bytes it has in the file system."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def compression_of(path: Path) -> str | None:
-    """The compression that a file's name ends with, or None."""
+    """The compression that a file's suffix stands for, or None."""
     return COMPRESSIONS.get(path.suffix.lower())
 
 
@@ -135,14 +135,14 @@ def open_bytes(path: Path) -> Iterator[Any]:
     import pyarrow as pa
 
     if path.is_dir():
-        raise HireError("is a directory, not a file", file=path, remedy="name a file in it")
+        raise HireError("is a directory, not a file", file=path, remedy="choose a file in it")
     with explain_os_errors(path), path.open("rb") as raw:
         compression = compression_of(path)
         yield (raw if compression is None else pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), compression))
 
 
 def read_blocks(path: Path, on_read: Callable[[float], None] = lambda _done: None) -> Iterator[bytes]:
-    """The uncompressed bytes of a file, block by block; a truncated or corrupt archive is told as such."""
+    """The uncompressed bytes of a file, block by block; an error if a compressed file is truncated or corrupt."""
     with open_bytes(path) as stream:
         compressed = compression_of(path) is not None
         while True:
@@ -154,7 +154,7 @@ def read_blocks(path: Path, on_read: Callable[[float], None] = lambda _done: Non
                 raise HireError(
                     f"the compressed file is truncated or corrupt ({error})",
                     file=path,
-                    remedy="fetch or compress it again",
+                    remedy="download or compress it again",
                 ) from error
             if not block:
                 return
@@ -171,7 +171,7 @@ def sha256_of(path: Path) -> str:
 def save_array(path: Path, array: NDArray[Any]) -> None:
     """Write an array so that `open_array` can map it."""
     array = np.ascontiguousarray(array)
-    with path.open("wb") as stream:  # neither mapped nor by numpy's own writer: a full disk must be told as such
+    with path.open("wb") as stream:  # numpy's own writers do not report a full disk as such
         np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(array))
         stream.write(array.reshape(-1).view(np.uint8).data)
 
@@ -188,7 +188,7 @@ def open_array(path: Path) -> NDArray[Any]:
 
 
 def cache_directory() -> Path:
-    """Where ready forms of published datasets are kept: $HIRE_CACHE, or `hire` in the user's cache."""
+    """The cache of published datasets in binary form: $HIRE_CACHE, or `hire` in the user's cache."""
     chosen = os.environ.get("HIRE_CACHE")
     if chosen:
         return Path(chosen)

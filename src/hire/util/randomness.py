@@ -1,4 +1,4 @@
-"""One seed, many independent streams of random numbers: one for each purpose and step."""
+"""Independent random streams from one seed: one for each purpose and step."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ PURPOSES = ("episodes", "contexts", "embeddings", "training", "adaptation", "pat
 
 
 def random_stream(seed: int, purpose: str, step: int = 0) -> np.random.Generator:
-    """The stream of a purpose at a step; no two of them have anything in common."""
+    """The random stream of a purpose at a step; all streams are independent."""
     key = (PURPOSES.index(purpose), step)
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))

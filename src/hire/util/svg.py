@@ -1,4 +1,4 @@
-"""Pictures as SVG text: no library, no browser needed to make them, any browser to see them."""
+"""Pictures as SVG text, without a drawing library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STYLE = """
 
 
 def picture(height: float, parts: list[str], title: str = "") -> str:
-    """A whole picture of some parts, as wide as all pictures are."""
+    """A complete picture from its parts; all pictures have the same width."""
     named = f"<title>{escape(CONTROL.sub(' ', title))}</title>" if title else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img">{named}'
@@ -34,22 +34,22 @@ def picture(height: float, parts: list[str], title: str = "") -> str:
 
 
 def line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
-    """A line of a class."""
+    """A line of a CSS class."""
     return f'<line class="{kind}" x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}"/>'
 
 
 def dot(kind: str, x: float, y: float, radius: float) -> str:
-    """A filled circle of a class."""
+    """A filled circle of a CSS class."""
     return f'<circle class="{kind}" cx="{x:g}" cy="{y:g}" r="{radius:g}"/>'
 
 
 def text(x: float, y: float, text: str, kind: str, anchor: str = "middle", longest: int = 44) -> str:
-    """A text of a class, cut off where it is too long."""
+    """A text of a CSS class, truncated if it is too long."""
     text = CONTROL.sub("\ufffd", text)  # XML has no control characters
     short = text if len(text) <= longest else text[: longest - 1] + "…"
     return f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(short)}</text>'
 
 
 def spread(rows: int, height: float) -> list[float]:
-    """Evenly spaced places for some rows, below the title."""
+    """Evenly spaced y coordinates of some rows, below the title."""
     return [2 * ROW_HEIGHT + (height - 2 * ROW_HEIGHT) * (i + 0.5) / rows for i in range(rows)]

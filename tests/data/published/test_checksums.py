@@ -66,4 +66,4 @@ def test_only_files_of_no_known_form_differ() -> None:
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     with pytest.raises(HireError, match="'fb15k'") as error:
         dataset_named("fb15k")
-    assert error.value.problems[0].remedy == "choose one of: nell-one, wiki-one"
+    assert error.value.problems[0].remedy == "choose from nell-one, wiki-one"

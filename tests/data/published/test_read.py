@@ -19,8 +19,8 @@ def problems(directory: Path) -> list[str]:
     return [str(problem).replace(str(directory) + "/", "") for problem in inspect(directory)[1].problems]
 
 
-def blemishes(directory: Path) -> list[str]:
-    return [str(problem).replace(str(directory) + "/", "") for problem in inspect(directory)[1].blemishes]
+def warnings(directory: Path) -> list[str]:
+    return [str(problem).replace(str(directory) + "/", "") for problem in inspect(directory)[1].warnings]
 
 
 def test_a_correct_layout(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ GOOD_TRAIN = [["a", "r1", "b"], ["b", "r1", "c"], ["c", "r1", "d"]]
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"path_graph": "a\tlinks\n"}, "path_graph:1: has 2 columns"),
+        ({"path_graph": "a\tlinks\n"}, "path_graph:1: expected 3 columns, found 2"),
         ({"path_graph": ""}, "path_graph: is empty"),
         ({"path_graph": b"a\tlinks\tb\n\xff\tlinks\tb\n"}, "path_graph:2: invalid UTF-8"),
         ({"path_graph": "a\tlinks\tb\nb\tlinks\tz\n"}, "path_graph:2: unknown entity 'z'"),
@@ -64,7 +64,7 @@ GOOD_TRAIN = [["a", "r1", "b"], ["b", "r1", "c"], ["c", "r1", "d"]]
         ({"train_tasks__json": '{\n"r1": [],\n'}, "train_tasks.json:3: is not valid JSON"),
         ({"train_tasks__json": b"\n\xff"}, "train_tasks.json:2: invalid UTF-8"),
         ({"train_tasks__json": ""}, "train_tasks.json:1: is not valid JSON"),
-        ({"train_tasks__json": "[]"}, "train_tasks.json:1: holds a JSON list"),
+        ({"train_tasks__json": "[]"}, "train_tasks.json:1: contains a JSON list"),
         ({"train_tasks__json": {}}, "train_tasks.json:1: has no tasks"),
         ({"train_tasks__json": {"r1": 5}}, "train_tasks.json:1: 'r1' has a int"),
         ({"train_tasks__json": {"r1": [["a", "r1"], *GOOD_TRAIN]}}, "triple 1 of 'r1' is not [head, relation, tail]"),
@@ -72,31 +72,37 @@ GOOD_TRAIN = [["a", "r1", "b"], ["b", "r1", "c"], ["c", "r1", "d"]]
         ({"train_tasks__json": {"r1": [["q", "r1", "b"], *GOOD_TRAIN]}}, "train_tasks.json:1: unknown entity 'q'"),
         (
             {"train_tasks__json": {"r1": GOOD_TRAIN + GOOD_TRAIN[:1]}},
-            "'r1' has the triple of 'a' and 'b' more than once",
+            "'r1' has the triple of 'a' and 'b' twice",
         ),
-        ({"train_tasks__json": {"r1": GOOD_TRAIN[:1]}}, "'r1' has 1 triples; a reference and a query need 2"),
+        (
+            {"train_tasks__json": {"r1": GOOD_TRAIN[:1]}},
+            "'r1' needs at least 2 triples, a reference and a query; found 1",
+        ),
         (
             {"train_tasks__json": {"r2": [["a", "r2", "c"], ["b", "r2", "d"]]}},
-            "dev_tasks.json:1: the task 'r2' is in train",
+            "dev_tasks.json:1: the task 'r2' is also in train",
         ),
-        ({"train_tasks__json": '{"r1": [], "r1": []}'}, "has the key 'r1' more than once"),
+        ({"train_tasks__json": '{"r1": [], "r1": []}'}, "has the duplicate key 'r1'"),
         (
             {"rel2candidates__json": {"r1": ["a", "b", "c"], "r2": ["c", "d"], "r3": ["a", "b", "d"]}},
             "the tail 'd' of 'r1'",
         ),
         ({"rel2candidates__json": {"r2": ["c", "d"], "r3": ["a", "b", "d"]}}, "the task 'r1' has no candidates"),
-        ({"rel2candidates__json": {"r1": [1], "r2": ["c", "d"], "r3": ["a", "b", "d"]}}, "something else than a list"),
+        (
+            {"rel2candidates__json": {"r1": [1], "r2": ["c", "d"], "r3": ["a", "b", "d"]}},
+            "candidates that are not a list",
+        ),
         ({"rel2candidates__json": {"r1": ["b", "c", "d", "z"], "r2": ["c", "d"], "r3": ["a", "b", "d"]}}, "entity 'z'"),
         (
             {"rel2candidates__json": {"r1": ["b", "c", "d", "d"], "r2": ["c", "d"], "r3": ["a", "b", "d"]}},
-            "lists 1 cand",
+            "has duplicate candidates (1)",
         ),
         ({"e1rel_e2__json": {}}, "e1rel_e2.json: has no list of true tails for 'ar1'"),
-        ({"ent2ids": {"a": 0, "b": 1, "c": 2, "d": 4}}, "ent2ids:1: 'd' has the number 4"),
-        ({"ent2ids": {"a": 0, "b": 1, "c": 2, "d": 2}}, "ent2ids:1: 'd' and 'c' have the same number 2"),
-        ({"ent2ids": {"a": 0, "b": 1, "c": 2, "d": "x"}}, "ent2ids:1: 'd' has 'x' where a number"),
+        ({"ent2ids": {"a": 0, "b": 1, "c": 2, "d": 4}}, "ent2ids:1: 'd' has the id 4"),
+        ({"ent2ids": {"a": 0, "b": 1, "c": 2, "d": 2}}, "ent2ids:1: 'd' and 'c' have the same id 2"),
+        ({"ent2ids": {"a": 0, "b": 1, "c": 2, "d": "x"}}, "ent2ids:1: 'd' has 'x', expected an integer id"),
         ({"ent2ids": {"a": 0, "b": 1, "c": 2, "d\t": 3}}, "contains a tab"),
-        ({"ent2ids": '{"a": 0, "\\ud800": 1}'}, "half of a surrogate pair"),
+        ({"ent2ids": '{"a": 0, "\\ud800": 1}'}, "unpaired surrogate"),
         ({"ent2ids": "[" * 100_000}, "nested too deeply"),
         ({"ent2ids": '{"a": ' + "9" * 5000 + "}"}, "cannot be read"),
         ({"relation2ids": {"links": 0, "likes": True}}, "relation2ids:1: 'likes' has True"),
@@ -117,14 +123,14 @@ def test_each_problem_is_found_with_file_and_line(tmp_path: Path, changes: dict[
     [
         (b"\xef\xbb\xbfa\tlinks\tb\n", "path_graph:1: starts with a byte order mark"),
         (b"a\tlinks\tb\r\n", "path_graph:1: has CRLF"),
-        (b"a\tlinks\tb\na\tlinks\tb\n", "path_graph:2: the same triple as in line 1"),
+        (b"a\tlinks\tb\na\tlinks\tb\n", "path_graph:2: duplicate of the triple on line 1"),
     ],
 )
-def test_blemishes_are_told_but_the_dataset_opens(
+def test_warnings_are_told_but_the_dataset_opens(
     tmp_path: Path, run: Callable[..., Any], graph: bytes, expected: str
 ) -> None:
     directory = write_layout(tmp_path / "layout", path_graph=graph)
-    assert problems(directory) == [] and [expected in found for found in blemishes(directory)] == [True]
+    assert problems(directory) == [] and [expected in found for found in warnings(directory)] == [True]
     assert read_published(directory).graph.triples.tolist() == [[1, 0, 0]]
     result = run("data", "verify", directory)
     assert result.exit_code == 2 and expected in result.output
@@ -155,7 +161,7 @@ def test_all_problems_are_listed_not_only_the_first(tmp_path: Path) -> None:
     for expected in (
         "unknown entity 'z'",
         "unknown entity 'q'",
-        ":3: has 2 columns",
+        ":3: expected 3 columns, found 2",
         "dev_tasks.json:1: is not valid",
         "'r1' is not among",
     ):
@@ -200,7 +206,7 @@ def test_whatever_the_bytes_there_is_a_dataset_or_an_error(tmp_path: Path, data:
 
 def test_nell_one_is_known_and_without_problems(nell_one_directory: Path) -> None:
     dataset, report = inspect(nell_one_directory)
-    assert report.problems == report.blemishes == report.notes == []
+    assert report.problems == report.warnings == report.notes == []
     assert report.known_dataset is not None and report.known_dataset.name == "nell-one"
     assert all(report.form_of(name) for name in FILES)
     assert dataset is not None and dataset.graph.types is not None and len(dataset.graph.entities) == 68_544
@@ -215,7 +221,7 @@ def test_a_changed_file_of_a_known_dataset_is_told_but_opens(
     (tmp_path / "dev_tasks.json").unlink()
     (tmp_path / "dev_tasks.json").write_text(json.dumps(tasks, indent=1))
     _, report = inspect(tmp_path)
-    assert [problem.file for problem in report.blemishes] == [str(tmp_path / "dev_tasks.json")]
+    assert [problem.file for problem in report.warnings] == [str(tmp_path / "dev_tasks.json")]
     assert len(read_published(tmp_path).split("dev")) == 5
     result = run("data", "verify", tmp_path)
     assert result.exit_code == 2 and "differs from the published file of NELL-One" in result.output

@@ -36,7 +36,7 @@ def test_nell_one_survives_the_round_trip(nell_one: FewShotDataset, tmp_path: Pa
 def test_a_relation_named_like_an_inverse_is_refused(tmp_path: Path) -> None:
     triples = [("a", relation, f"e{i}") for relation in ("p", "q", "s") for i in range(3)]
     dataset, _ = build([table_of([*triples, ("a", "r", "b"), ("a", "r_inv", "b")])], BuildSettings("x", more_than=2))
-    with pytest.raises(HireError, match="'r_inv' has the name of another one's inverse"):
+    with pytest.raises(HireError, match="'r_inv' has the name of the inverse of another relation"):
         write_published(dataset, tmp_path / "out")
 
 

@@ -59,9 +59,9 @@ def test_a_byte_order_mark_crlf_and_blank_lines_are_mended_and_noted(write: Writ
 @pytest.mark.parametrize(
     ("content", "line", "message"),
     [
-        (b"a\tb\tc\nd\te\n", 2, "has 2 columns where 3 are expected"),
-        (b"a\tb\tc\nd\te\tf\tg\n", 2, "has 4 columns where 3 are expected"),
-        (b"a b c\n", 1, "has 1 columns where 3 are expected"),
+        (b"a\tb\tc\nd\te\n", 2, "expected 3 columns, found 2"),
+        (b"a\tb\tc\nd\te\tf\tg\n", 2, "expected 3 columns, found 4"),
+        (b"a b c\n", 1, "expected 3 columns, found 1"),
         (b"a\tb\tc\n\nd\t\tf\n", 3, "column 2 is empty"),
         (b"a\tb\tc\nd\te\t\xff\n", 2, "invalid UTF-8 at byte 5"),
         (b"\xff\xfea\0\t\0b\0", 1, "invalid UTF-8"),
@@ -69,7 +69,7 @@ def test_a_byte_order_mark_crlf_and_blank_lines_are_mended_and_noted(write: Writ
         (b"a\tb\tc\nd\re\tf\tg\n", 2, "a carriage return"),
         (b"", None, "is empty"),
         (b"\n\n", None, "is empty"),
-        (b"head\trelation\ttail\n", None, "holds no triples"),
+        (b"head\trelation\ttail\n", None, "contains no triples"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(write: Write, content: bytes, line: int | None, message: str) -> None:
@@ -125,13 +125,13 @@ def test_columns_and_headers(write: Write, content: bytes, options: dict[str, An
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        (b"a,b,c,d\n", {}, "has 4 columns where 3 are expected"),
+        (b"a,b,c,d\n", {}, "expected 3 columns, found 4"),
         (b"a,b,c\n", {"columns": ("a", "b", "x")}, "no column named 'x'"),
-        (b"a,b,c\n", {"columns": ("1", "2", "9")}, "column 9 was asked for"),
-        (b"a,b,c\n", {"columns": ("0", "1", "2")}, "column 0 was asked for"),
-        (b'a,b,"c\n', {}, "cannot be read as comma-separated"),
-        (b'a,"b"x,c\n', {}, "cannot be read as comma-separated"),
-        (b"a,b\tx,c\n", {}, "a tab inside the name"),
+        (b"a,b,c\n", {"columns": ("1", "2", "9")}, "column 9 was requested"),
+        (b"a,b,c\n", {"columns": ("0", "1", "2")}, "column 0 was requested"),
+        (b'a,b,"c\n', {}, "is not valid CSV"),
+        (b'a,"b"x,c\n', {}, "is not valid CSV"),
+        (b"a,b\tx,c\n", {}, "contains a tab"),
         (b'"a",b\n', {}, "columns"),
         (b'a,b,c\n"",b,c\n', {}, "column 1 is empty"),
     ],

@@ -200,9 +200,9 @@ def test_error_messages_stay_on_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format", DOCUMENTS)
 def test_a_file_without_triples_is_an_error(tmp_path: Path, format: str) -> None:
-    assert "holds no triples" in str(refusal(tmp_path, "", format))
+    assert "contains no triples" in str(refusal(tmp_path, "", format))
     if format != "rdfxml":
-        assert "holds no triples" in str(refusal(tmp_path, f'# nothing\n<{E}a> <{E}r> "A" .\n', format))
+        assert "contains no triples" in str(refusal(tmp_path, f'# nothing\n<{E}a> <{E}r> "A" .\n', format))
 
 
 def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:

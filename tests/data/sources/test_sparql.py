@@ -206,7 +206,7 @@ def test_rows_that_are_no_triples_are_counted(endpoint: Endpoint, tmp_path: Path
     endpoint.faults[0] = [reply(200, json.dumps(document).encode())]
     table = read(endpoint, tmp_path)
     assert len(table.triples) == 1
-    assert table.skipped == {"rows that are no statements": 2, "quoted triples": 1, "malformed terms": 4}
+    assert table.skipped == {"rows that are not statements": 2, "quoted triples": 1, "malformed terms": 4}
 
 
 def test_a_query_keeps_its_prefixes_and_comments(endpoint: Endpoint, tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_an_unusable_query_is_told_before_the_endpoint_is_asked(
 
 
 def test_a_page_without_rows_is_refused(endpoint: Endpoint, tmp_path: Path) -> None:
-    assert "0 rows" in str(refusal(endpoint, tmp_path, page_size=0))
+    assert "page size is 0" in str(refusal(endpoint, tmp_path, page_size=0))
 
 
 def test_an_endpoint_without_triples_is_an_error(endpoint: Endpoint, tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_a_mistake_that_brought_no_page_can_be_mended(endpoint: Endpoint, tmp_pa
 def test_a_lasting_failure_names_the_page_and_the_next_run_resumes_there(endpoint: Endpoint, tmp_path: Path) -> None:
     endpoint.faults[4] = [busy] * 3
     error = refusal(endpoint, tmp_path, retries=2)
-    assert f"{endpoint.url}: page 3 cannot be fetched: the endpoint answered 503: too busy (3 tries)" in str(error)
+    assert f"{endpoint.url}: cannot fetch page 3: the endpoint answered 503: too busy (3 attempts)" in str(error)
     assert "same command again" in str(error.problems[0].remedy)
     assert endpoint.asked == [0, 2, 4, 4, 4]
     endpoint.asked.clear()
@@ -297,7 +297,7 @@ def test_a_lasting_failure_names_the_page_and_the_next_run_resumes_there(endpoin
 def test_no_endpoint_at_all_is_a_lasting_failure(tmp_path: Path, sleeps: list[float]) -> None:
     with Endpoint() as server:
         pass
-    assert "page 1 cannot be fetched" in str(refusal(server, tmp_path, retries=1))
+    assert "cannot fetch page 1" in str(refusal(server, tmp_path, retries=1))
     assert len(sleeps) == 1
 
 
@@ -328,9 +328,9 @@ def test_pages_of_another_download_are_not_mixed_in(
     read(endpoint, tmp_path)
     endpoint.asked.clear()
     error = refusal(endpoint, tmp_path, **changed)
-    assert f"{tmp_path}: holds the pages of another download (not the same {name})" in str(error)
+    assert f"{tmp_path}: contains pages of another download (different {name})" in str(error)
     assert "delete the directory" in str(error.problems[0].remedy)
-    with pytest.raises(HireError, match=r"another download \(not the same endpoint\)"):
+    with pytest.raises(HireError, match=r"another download \(different endpoint\)"):
         read_sparql(f"{endpoint.url}2", tmp_path, page_size=2)
     assert not endpoint.asked
 
@@ -367,7 +367,7 @@ def test_a_redirect_to_an_unencrypted_address_is_refused(tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize("url", ["", "example.org/sparql", "ftp://e/", "http://", "http://[e/", "http://e:99999/"])
 def test_an_unusable_address_is_told_at_once(tmp_path: Path, sleeps: list[float], url: str) -> None:
-    with pytest.raises(HireError, match="address"):
+    with pytest.raises(HireError, match="URL"):
         read_sparql(url, tmp_path)
     assert not sleeps
 
@@ -385,8 +385,8 @@ def test_an_endless_answer_is_refused(endpoint: Endpoint, tmp_path: Path, monkey
     monkeypatch.setattr(sparql, "MAX_PAGE_BYTES", 1 << 21)
     endpoint.faults[0] = [reply(200, gzip.compress(b" " * (1 << 25)), Content_Encoding="gzip")]
     error = refusal(endpoint, tmp_path)
-    assert "longer than 2,097,152 bytes" in str(error)
-    assert "page size" in str(error.problems[0].remedy)
+    assert "larger than 2,097,152 bytes" in str(error)
+    assert "--page-size" in str(error.problems[0].remedy)
     assert endpoint.asked == [0]
 
 

@@ -1,1 +1,1 @@
-"""The published layout of few-shot datasets: read, written, known by its checksums."""
+"""The published layout of few-shot datasets: reading, writing, known checksums."""

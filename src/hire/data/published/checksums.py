@@ -1,4 +1,4 @@
-"""The published few-shot datasets: where their archives are, and what each of their files must be."""
+"""The published few-shot datasets: the URLs of their archives and the checksums of their files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hire.errors import HireError
 
 @dataclass(frozen=True)
 class KnownFile:
-    """One form of a file: its exact bytes by size and checksum, and a word for how they came about."""
+    """One form of a file: its size and checksum, and a word for where it comes from."""
 
     size: int
     sha256: str
@@ -19,7 +19,7 @@ class KnownFile:
 
 @dataclass(frozen=True)
 class KnownDataset:
-    """A dataset by its archive and its files, each with every form that is accepted, the published one first."""
+    """A dataset: its archive, and the accepted forms of each file, the published one first."""
 
     name: str
     title: str
@@ -70,19 +70,19 @@ KNOWN = {dataset.name: dataset for dataset in (_NELL_ONE, _WIKI_ONE)}
 
 
 def dataset_named(name: str) -> KnownDataset:
-    """The known dataset of this name."""
+    """The known dataset with this name."""
     if name not in KNOWN:
-        raise HireError(f"no published dataset is called {name!r}", remedy=f"choose one of: {', '.join(sorted(KNOWN))}")
+        raise HireError(f"unknown published dataset {name!r}", remedy=f"choose from {', '.join(sorted(KNOWN))}")
     return KNOWN[name]
 
 
 def known_form(dataset: KnownDataset, filename: str, sha256: str) -> str | None:
-    """The word for the form of a dataset's file that has this checksum, or None if it is no known form."""
+    """The form of a dataset's file with this checksum, or None if it is unknown."""
     return next((known.form for known in dataset.files.get(filename, ()) if known.sha256 == sha256), None)
 
 
 def recognize(checksums: Mapping[str, str]) -> KnownDataset | None:
-    """The known dataset that shares the most files, at least one, with a directory's file name -> SHA-256."""
+    """The known dataset that has the most files, at least one, in common with a directory (file name -> SHA-256)."""
 
     def shared(dataset: KnownDataset) -> int:
         return sum(known_form(dataset, filename, sha256) is not None for filename, sha256 in checksums.items())
@@ -92,7 +92,7 @@ def recognize(checksums: Mapping[str, str]) -> KnownDataset | None:
 
 
 def differing(dataset: KnownDataset, checksums: Mapping[str, str]) -> list[str]:
-    """Which of a dataset's files, among those in file name -> SHA-256, differ from every known form."""
+    """The files in a directory (file name -> SHA-256) that differ from every known form."""
     return [
         filename
         for filename in dataset.files

@@ -1,10 +1,10 @@
-"""The published layout of few-shot datasets: eight files of text, read and checked against each other.
+"""The published layout of few-shot datasets: eight text files, read and checked against each other.
 
-path_graph                      background graph, `head TAB relation TAB tail` a line
+path_graph                      background graph, one `head TAB relation TAB tail` per line
 {train,dev,test}_tasks.json     relation -> list of [head, relation, tail]
-rel2candidates.json             relation -> entities that may be a tail
+rel2candidates.json             relation -> candidates
 e1rel_e2.json                   head and relation, concatenated -> all true tails
-ent2ids, relation2ids           name -> number; relations also with `_inv` appended
+ent2ids, relation2ids           name -> id; relations also with `_inv` appended
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from hire.util.files import explain_os_errors, printable, sha256_of
 TASK_FILES = {split: f"{split}_tasks.json" for split in SPLITS}
 FILES = ("path_graph", *TASK_FILES.values(), "rel2candidates.json", "e1rel_e2.json", "ent2ids", "relation2ids")
 BAD_NAME = "is empty or contains a tab, line break or NUL"
-MOST_SUGGESTIONS = 100  # finding a near name takes a few milliseconds
-NAME_PATTERN = "concept:{type}:{name}"  # names of this form, as in NELL, tell the type of an entity
+MAX_SUGGESTIONS = 100  # each takes a few milliseconds
+NAME_PATTERN = "concept:{type}:{name}"  # names of this form, as in NELL, contain the type of an entity
 
 
 def is_published_layout(directory: Path) -> bool:
-    """Whether a directory has at least one of the layout's own files."""
+    """Whether a directory has at least one file of the layout."""
     return any((directory / name).exists() for name in FILES)
 
 
 def read_published(directory: Path) -> FewShotDataset:
-    """Read a dataset in the published layout; an error if anything is wrong with it."""
+    """Read a dataset in the published layout; an error if it has any problem."""
     dataset, report = inspect(directory)
     if report.problems or dataset is None:
         shown = report.problems[:5]
@@ -60,23 +60,23 @@ def read_published(directory: Path) -> FewShotDataset:
 
 @dataclass
 class Inspection:
-    """What an inspection of a published layout found."""
+    """The result of inspecting a published layout."""
 
     checksums: dict[str, str] = field(default_factory=dict)  # file name -> SHA-256
     known_dataset: KnownDataset | None = None
     problems: list[Problem] = field(default_factory=list)
-    blemishes: list[Problem] = field(default_factory=list)  # to be told, but no reason not to open the dataset
-    notes: list[Problem] = field(default_factory=list)  # oddities that belong to a known published file
+    warnings: list[Problem] = field(default_factory=list)  # reported, but no reason not to open the dataset
+    notes: list[Problem] = field(default_factory=list)  # oddities of the published files themselves
 
     def form_of(self, name: str) -> str | None:
-        """The known form that a file has, byte for byte, or None."""
+        """The known form of a file, or None."""
         if self.known_dataset is None or name not in self.checksums:
             return None
         return known_form(self.known_dataset, name, self.checksums[name])
 
 
 def inspect(directory: Path) -> tuple[FewShotDataset | None, Inspection]:
-    """Read all files of a published layout and list everything that is wrong with them."""
+    """Read all files of a published layout and list all problems."""
     if not directory.is_dir():
         raise HireError("no such directory", file=directory, remedy="check the spelling")
     report = Inspection()
@@ -92,15 +92,15 @@ def inspect(directory: Path) -> tuple[FewShotDataset | None, Inspection]:
     except HireError as error:
         reader.problems += error.problems
         dataset = None
-    # What is odd about files that are all byte for byte the published ones belongs to the benchmark.
+    # Oddities of files that are exactly the published ones belong to the benchmark.
     published = dataset is not None and all(report.form_of(name) for name in FILES)
     (report.notes if published else report.problems).extend(reader.problems)
-    (report.notes if published else report.blemishes).extend(reader.blemishes)
+    (report.notes if published else report.warnings).extend(reader.warnings)
     if report.known_dataset is not None:
         for name in differing(report.known_dataset, report.checksums):
             message = f"differs from the published file of {report.known_dataset.title}"
-            remedy = f"hire data get {report.known_dataset.name} fetches the published one"
-            report.blemishes.append(Problem(message, str(directory / name), None, remedy))
+            remedy = f"hire data get {report.known_dataset.name} downloads the published one"
+            report.warnings.append(Problem(message, str(directory / name), None, remedy))
     return dataset, report
 
 
@@ -108,9 +108,9 @@ class _LayoutReader:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.problems: list[Problem] = []
-        self.blemishes: list[Problem] = []
-        self.numbers: dict[str, int] = {}  # of the entities
-        self.texts: dict[str, str] = {}  # of the JSON files, to find lines in
+        self.warnings: list[Problem] = []
+        self.entity_ids: dict[str, int] = {}
+        self.texts: dict[str, str] = {}  # of the JSON files, to find line numbers
         self._near: dict[str, str] = {}  # remedies for unknown entities
 
     def wrong(self, name: str, message: str, line: int | None = None, remedy: str | None = None) -> None:
@@ -140,19 +140,19 @@ class _LayoutReader:
         if missing or triples is None:
             return None
         relations = Vocabulary.of([*background, *all_tasks], "relation")
-        number = {name: i for i, name in enumerate([*background, *all_tasks])}
+        relation_ids = {name: i for i, name in enumerate([*background, *all_tasks])}
         graph = KnowledgeGraph.of(entities, relations, triples, types=_types(entities))
         return FewShotDataset.of(
             printable(self.directory.resolve().name),
             graph,
-            {split: {number[name]: pairs for name, pairs in tasks[split].items()} for split in SPLITS},
-            {number[name]: members for name, members in candidates.items()},
-            np.array([(head, number[name], tail) for head, name, tail in extra], np.int32).reshape(-1, 3),
+            {split: {relation_ids[name]: pairs for name, pairs in tasks[split].items()} for split in SPLITS},
+            {relation_ids[name]: members for name, members in candidates.items()},
+            np.array([(head, relation_ids[name], tail) for head, name, tail in extra], np.int32).reshape(-1, 3),
             {"layout": "published"},
         )
 
     def _well_formed(self, missing: Sequence[str]) -> None:
-        """Where names cannot be looked up, at least the form of the other files is checked."""
+        """Where names cannot be looked up, check at least that the other files are well-formed."""
         for name in set(FILES) - set(missing) - {"ent2ids", "path_graph"}:
             self._json(name)
         if "path_graph" not in missing:
@@ -166,13 +166,13 @@ class _LayoutReader:
                 text = path.read_bytes().decode()
             repeated: list[str] = []
 
-            def unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
                 counts = Counter(key for key, _ in pairs)
                 repeated.extend(key for key, count in counts.items() if count > 1)
                 return dict(pairs)
 
-            # Repeated keys in the large vocabulary show as gaps in its numbers; counting them would cost memory.
-            content = json.loads(text, object_pairs_hook=None if name == "ent2ids" else unrepeated)
+            # Duplicate keys in the large vocabulary show as gaps in its ids; counting them would cost memory.
+            content = json.loads(text, object_pairs_hook=None if name == "ent2ids" else without_duplicates)
             if re.search(r"\\u[dD][89a-fA-F]", text):
                 json.dumps(content, ensure_ascii=False).encode()
         except UnicodeDecodeError as error:
@@ -180,70 +180,70 @@ class _LayoutReader:
             self.wrong(name, "invalid UTF-8", line, "save the file with UTF-8 encoding")
             return None
         except UnicodeEncodeError:
-            self.wrong(name, "has half of a surrogate pair in a name", remedy="write the whole character")
+            self.wrong(name, "a name contains an unpaired surrogate", remedy="write the complete character")
             return None
         except json.JSONDecodeError as error:
-            remedy = "it may be truncated: fetch or write it again"
+            remedy = "it may be truncated: download or write it again"
             self.wrong(name, f"is not valid JSON: {error.msg} at column {error.colno}", error.lineno, remedy)
             return None
         except RecursionError:
             self.wrong(name, "is nested too deeply")
             return None
-        except ValueError as error:  # a number of thousands of digits
+        except ValueError as error:  # an integer with thousands of digits
             self.wrong(name, f"cannot be read ({str(error).split(';')[0]})")
             return None
         if not isinstance(content, dict):
-            self.wrong(name, f"holds a JSON {type(content).__name__} where an object is expected", 1)
+            self.wrong(name, f"contains a JSON {type(content).__name__}, expected an object", 1)
             return None
         for key in repeated:
-            self.wrong(name, f"has the key {key!r} more than once", _line_of(text, key), "merge its values")
+            self.wrong(name, f"has the duplicate key {key!r}", _line_of(text, key), "merge its values")
         self.texts[name] = text
         return content
 
-    @cache  # noqa: B019 - a reader lives as long as its problems are collected
+    @cache  # noqa: B019 - a reader is short-lived
     def _line(self, name: str, key: str) -> int | None:
-        """The line of a JSON file where a name stands first."""
+        """The first line of a JSON file that contains a name."""
         return _line_of(self.texts[name], key) if "\n" in self.texts[name] else 1
 
-    def _numbered(self, name: str) -> list[str] | None:
-        """The names of a name -> number file, in the order of their numbers 0, 1, 2 ..."""
+    def _names_by_id(self, name: str) -> list[str] | None:
+        """The names of a name -> id file, in order of their ids."""
         content = self._json(name)
         if content is None:
             return None
         if not content:
             self.wrong(name, "is empty", 1)
             return None
-        names, numbers = list(content), list(content.values())
-        in_order = set(map(type, numbers)) == {int} and numbers == list(range(len(names)))
+        names, ids = list(content), list(content.values())
+        in_order = set(map(type, ids)) == {int} and ids == list(range(len(names)))
         if in_order and all(names) and not FORBIDDEN.keys() & set("".join(names)):
             return names  # the usual case, for millions of names
         ordered: list[str | None] = [None] * len(names)
-        for key, number in content.items():
-            remedy = "number the names from 0 without gaps or repetitions"
-            if type(number) is not int:
-                message = f"{key!r} has {number!r} where a number is expected"
-            elif not 0 <= number < len(names):
-                message = f"{key!r} has the number {number}, but there are {len(names):,} names"
-            elif ordered[number] is not None:
-                message = f"{key!r} and {ordered[number]!r} have the same number {number}"
+        for key, name_id in content.items():
+            remedy = f"use each id from 0 to {len(names) - 1:,} exactly once"
+            if type(name_id) is not int:
+                message = f"{key!r} has {name_id!r}, expected an integer id"
+            elif not 0 <= name_id < len(names):
+                message = f"{key!r} has the id {name_id}, but there are {len(names):,} names"
+            elif ordered[name_id] is not None:
+                message = f"{key!r} and {ordered[name_id]!r} have the same id {name_id}"
             elif not key or any(character in key for character in FORBIDDEN):
                 message, remedy = f"{key!r} {BAD_NAME}", "rename it"
             else:
-                ordered[number] = key
+                ordered[name_id] = key
                 continue
             self.wrong(name, message, self._line(name, key), remedy)
         complete = [key for key in ordered if key is not None]
         return complete if len(complete) == len(names) else None
 
     def _entities(self) -> Vocabulary | None:
-        names = self._numbered("ent2ids")
+        names = self._names_by_id("ent2ids")
         if names is None:
             return None
-        self.numbers = {name: number for number, name in enumerate(names)}
+        self.entity_ids = {name: entity for entity, name in enumerate(names)}
         return Vocabulary.of(names, "entity")
 
     def _relation_names(self) -> set[str] | None:
-        names = self._numbered("relation2ids")
+        names = self._names_by_id("relation2ids")
         return None if names is None else set(names)
 
     def _graph_table(self) -> Any:
@@ -254,7 +254,7 @@ class _LayoutReader:
             self.problems += problems + error.problems
             return None
         self.problems += problems
-        self.blemishes += table.notes
+        self.warnings += table.notes
         return table
 
     def _background(
@@ -275,26 +275,28 @@ class _LayoutReader:
                 line = int(table.lines[row])
                 self._unknown_entity("path_graph", names[int(row)].as_py(), line, entities)
         if relation_names is not None:
-            for number, relation in enumerate(background):
+            for relation_id, relation in enumerate(background):
                 for name in {relation, relation + INVERSE_SUFFIX} - relation_names:
-                    line = int(table.lines[np.flatnonzero(triples[:, 1] == number)[0]])
+                    line = int(table.lines[np.flatnonzero(triples[:, 1] == relation_id)[0]])
                     self.wrong("path_graph", f"relation {name!r} is not in relation2ids", line, "add it there")
         good = (triples >= 0).all(axis=1)
         triples, lines = triples[good], table.lines[good]
         firsts = first_occurrences(triples, len(entities), max(1, len(background)))
         repeated = firsts != np.arange(len(triples))
         for row in np.flatnonzero(repeated):
-            message = f"the same triple as in line {lines[firsts[row]]}"
-            self.blemishes.append(Problem(message, str(self.directory / "path_graph"), int(lines[row]), "remove one"))
+            message = f"duplicate of the triple on line {lines[firsts[row]]}"
+            self.warnings.append(
+                Problem(message, str(self.directory / "path_graph"), int(lines[row]), "remove one of them")
+            )
         return triples[~repeated].astype(np.int32), background
 
     def _look_up(self, names: Sequence[str]) -> NDArray[np.int64]:
-        """The numbers of some entities, -1 where one is unknown."""
-        return np.array([self.numbers.get(name, -1) for name in names], np.int64)
+        """The ids of some entities, -1 for unknown ones."""
+        return np.array([self.entity_ids.get(name, -1) for name in names], np.int64)
 
     def _unknown_entity(self, name: str, entity: str, line: int | None, entities: Vocabulary) -> None:
         if entity not in self._near:
-            near = entities.suggest(entity, 1) if len(self._near) < MOST_SUGGESTIONS else []
+            near = entities.suggest(entity, 1) if len(self._near) < MAX_SUGGESTIONS else []
             self._near[entity] = f"add it to ent2ids, or correct it to {near[0]!r}" if near else "add it to ent2ids"
         self.wrong(name, f"unknown entity {entity!r}", line, self._near[entity])
 
@@ -304,7 +306,7 @@ class _LayoutReader:
         for relation, rows in (content or {}).items():
             line = self._line(name, relation)
             if not isinstance(rows, list):
-                self.wrong(name, f"{relation!r} has a {type(rows).__name__} where a list of triples is expected", line)
+                self.wrong(name, f"{relation!r} has a {type(rows).__name__}, expected a list of triples", line)
                 continue
             good: list[list[str]] = []
             for i, row in enumerate(rows):
@@ -319,25 +321,25 @@ class _LayoutReader:
             if not relation or any(character in relation for character in FORBIDDEN):
                 self.wrong(name, f"the relation {relation!r} {BAD_NAME}", line, "rename it")
             if relation in background:
-                remedy = "take its triples out of path_graph: they would tell the answers"
+                remedy = "remove its triples from path_graph: they would reveal the answers"
                 self.wrong(name, f"the task relation {relation!r} is in the background graph", line, remedy)
             rows_of[relation] = good
         if content is not None and not content:
             self.wrong(name, "has no tasks", 1)
         tasks = {}
         for relation, rows in rows_of.items():
-            numbers = [self._look_up([row[column] for row in rows]) for column in (0, 2)]
-            pairs = self._pairs(name, relation, rows, np.stack(numbers, axis=1), entities)
+            ids = [self._look_up([row[column] for row in rows]) for column in (0, 2)]
+            pairs = self._pairs(name, relation, rows, np.stack(ids, axis=1), entities)
             if len(pairs) < 2:
-                message = f"{relation!r} has {len(pairs)} triples; a reference and a query need 2"
-                self.wrong(name, message, self._line(name, relation), "add triples, or take the relation out")
+                message = f"{relation!r} needs at least 2 triples, a reference and a query; found {len(pairs)}"
+                self.wrong(name, message, self._line(name, relation), "add triples, or remove the relation")
             tasks[relation] = pairs
         return tasks
 
     def _pairs(
         self, name: str, relation: str, rows: list[list[str]], pairs: IntArray, entities: Vocabulary
     ) -> IntArray:
-        """The known and distinct ones among the pairs of a task."""
+        """The pairs of a task without unknown entities and duplicates."""
         for i, column in zip(*np.nonzero(pairs < 0), strict=True):
             entity = rows[i][2 * column]
             self._unknown_entity(name, entity, self._line(name, entity), entities)
@@ -345,9 +347,9 @@ class _LayoutReader:
         _, firsts = np.unique(pairs, axis=0, return_index=True)
         if len(firsts) < len(pairs):
             for i in sorted(set(range(len(pairs))) - set(firsts.tolist())):
-                head, tail = (entities[int(number)] for number in pairs[i])
-                message = f"{relation!r} has the triple of {head!r} and {tail!r} more than once"
-                self.wrong(name, message, self._line(name, head), "remove one")
+                head, tail = (entities[int(entity)] for entity in pairs[i])
+                message = f"{relation!r} has the triple of {head!r} and {tail!r} twice"
+                self.wrong(name, message, self._line(name, head), "remove one of them")
         return pairs[np.sort(firsts)].astype(np.int32)
 
     def _disjoint(self, tasks: dict[str, dict[str, IntArray]]) -> None:
@@ -355,8 +357,10 @@ class _LayoutReader:
         for split, of_split in tasks.items():
             for relation in of_split:
                 if relation in seen:
-                    message = f"the task {relation!r} is in {TASK_FILES[seen[relation]]} too"
-                    self.wrong(TASK_FILES[split], message, self._line(TASK_FILES[split], relation), "remove one")
+                    message = f"the task {relation!r} is also in {TASK_FILES[seen[relation]]}"
+                    self.wrong(
+                        TASK_FILES[split], message, self._line(TASK_FILES[split], relation), "remove one of them"
+                    )
                 seen.setdefault(relation, split)
 
     def _candidates(self, entities: Vocabulary, tasks: dict[str, IntArray]) -> dict[str, IntArray]:
@@ -367,22 +371,22 @@ class _LayoutReader:
             names = _names_in(content.get(relation))
             line = self._line(name, relation) if relation in content else None
             if names is None:
-                word = "has no candidates" if relation not in content else "has something else than a list of names"
-                self.wrong(name, f"the task {relation!r} {word}", line, "list the entities that may be its tails")
+                word = "has no candidates" if relation not in content else "has candidates that are not a list of names"
+                self.wrong(name, f"the task {relation!r} {word}", line, "list the possible tails")
                 found[relation] = np.unique(pairs[:, 1])
                 continue
-            numbers = self._look_up(names)
-            for i in np.flatnonzero(numbers < 0):
+            ids = self._look_up(names)
+            for i in np.flatnonzero(ids < 0):
                 self._unknown_entity(name, names[i], self._line(name, names[i]), entities)
-            members, firsts = np.unique(numbers[numbers >= 0], return_index=True)
-            if len(members) < (numbers >= 0).sum():
-                count = int((numbers >= 0).sum()) - len(members)
-                self.wrong(name, f"{relation!r} lists {count} candidates more than once", line, "remove repetitions")
+            members, firsts = np.unique(ids[ids >= 0], return_index=True)
+            if len(members) < (ids >= 0).sum():
+                count = int((ids >= 0).sum()) - len(members)
+                self.wrong(name, f"{relation!r} has duplicate candidates ({count})", line, "remove the duplicates")
             missing = np.setdiff1d(pairs[:, 1], members)
             for tail in missing:
                 message = f"the tail {entities[int(tail)]!r} of {relation!r} is not among its candidates"
-                self.wrong(name, message, line, "add it: a query's answer must be one of the candidates")
-            in_order = numbers[numbers >= 0][np.sort(firsts)]
+                self.wrong(name, message, line, "add it: the answer of a query must be among the candidates")
+            in_order = ids[ids >= 0][np.sort(firsts)]
             found[relation] = np.concatenate([in_order, missing]).astype(np.int32)
         return found
 
@@ -410,16 +414,16 @@ class _LayoutReader:
             listed = _names_in(content.get(key))
             if listed is None:
                 message = f"has no list of true tails for {key!r}, a head and relation of a task"
-                self.wrong(name, message, remedy="add it, with all tails that are known to be true")
+                self.wrong(name, message, remedy="add it, with all known true tails")
                 continue
-            known_tails, numbers = set(tails.tolist()), [self.numbers.get(tail, -1) for tail in listed]
-            for tail, number in zip(listed, numbers, strict=True):
-                if number < 0:
+            known_tails, ids = set(tails.tolist()), [self.entity_ids.get(tail, -1) for tail in listed]
+            for tail, tail_id in zip(listed, ids, strict=True):
+                if tail_id < 0:
                     self._unknown_entity(name, tail, self._line(name, tail), entities)
-            for number in sorted(known_tails.difference(numbers)):
-                message = f"the true tail {entities[number]!r} is not listed for {key!r}"
+            for tail_id in sorted(known_tails.difference(ids)):
+                message = f"the true tail {entities[tail_id]!r} is not listed for {key!r}"
                 self.wrong(name, message, self._line(name, key), "add it")
-            extra += [(*owner, number) for number in sorted(set(numbers) - known_tails) if number >= 0]
+            extra += [(*owner, tail_id) for tail_id in sorted(set(ids) - known_tails) if tail_id >= 0]
         return extra
 
 
@@ -442,6 +446,6 @@ def _line_of(text: str, name: str) -> int | None:
 
 
 def _types(entities: Vocabulary) -> Types | None:
-    """Types from names of NELL's form, if most names have it."""
-    fitting, names = types_from_names(entities, NAME_PATTERN)
-    return make_types(entities, [fitting], [names]) if len(fitting) > len(entities) / 2 else None
+    """Types from names of NELL's form, if most names have that form."""
+    matching, names = types_from_names(entities, NAME_PATTERN)
+    return make_types(entities, [matching], [names]) if len(matching) > len(entities) / 2 else None

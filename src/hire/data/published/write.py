@@ -27,7 +27,7 @@ def write_published(dataset: FewShotDataset, directory: Path, *, overwrite: bool
     clash = {name + INVERSE_SUFFIX for name in background} & set(background)
     if clash:
         raise HireError(
-            f"the relation {min(clash)!r} has the name of another one's inverse",
+            f"the relation {min(clash)!r} has the name of the inverse of another relation",
             remedy=f"rename it: the published layout appends {INVERSE_SUFFIX!r} to every relation",
         )
     true_tails: dict[str, tuple[tuple[int, int], list[str]]] = {}
@@ -37,7 +37,7 @@ def write_published(dataset: FewShotDataset, directory: Path, *, overwrite: bool
             tails = [names[tail] for tail in dataset.facts.tails(*pair)]
             if true_tails.setdefault(key, (pair, tails))[0] != pair:
                 raise HireError(
-                    f"two pairs of head and relation have the same key {key!r} in e1rel_e2.json",
+                    f"two (head, relation) pairs have the same key {key!r} in e1rel_e2.json",
                     remedy="rename one of the entities: the published layout cannot tell them apart",
                 )
     documents: dict[str, Any] = {
@@ -66,7 +66,7 @@ def write_published(dataset: FewShotDataset, directory: Path, *, overwrite: bool
                 advance(len(part))
         with (partial / "rel2candidates.json").open("w", encoding="utf-8") as stream:
             separator = "{"
-            for task in dataset.tasks:  # one after the other: each may list every entity
+            for task in dataset.tasks:  # one at a time: each may list every entity
                 members = names if task.candidates is None else [names[entity] for entity in task.candidates]
                 stream.write(f"{separator}{_json(task.name)}: {_json(members)}")
                 separator = ", "

@@ -1,1 +1,1 @@
-"""Where triples come from: delimited text, RDF, SPARQL endpoints, published archives."""
+"""Sources of triples: delimited text, RDF, SPARQL endpoints, published archives."""

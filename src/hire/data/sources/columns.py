@@ -1,4 +1,4 @@
-"""What a source yields: named triples in columns, and what it says about entities."""
+"""The content of a source: triples of names in columns, and labels and types of entities."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS_PER_CHUNK = 1 << 17
 
 
 class Columns:
-    """Rows of names collected into pyarrow columns, so that millions of rows are not millions of Python objects."""
+    """Rows of names in pyarrow columns: millions of rows without millions of Python objects."""
 
     def __init__(self, width: int) -> None:
         self.width = width
@@ -59,15 +59,15 @@ class Columns:
 class TripleTable:
     """The content of one source."""
 
-    source: str  # how the source is named in messages
+    source: str  # its name in messages
     triples: Columns = field(default_factory=lambda: Columns(3))  # head, relation, tail
     labels: Columns = field(default_factory=lambda: Columns(2))  # entity, label
     types: Columns = field(default_factory=lambda: Columns(2))  # entity, type
-    lines: NDArray[np.int64] | None = None  # the line of each triple, where the source has lines
-    skipped: Counter[str] = field(default_factory=Counter)  # what was left out and how often
-    notes: list[Problem] = field(default_factory=list)  # what was mended while reading
+    lines: NDArray[np.int64] | None = None  # the line number of each triple, if the source has lines
+    skipped: Counter[str] = field(default_factory=Counter)  # what was skipped, and how often
+    notes: list[Problem] = field(default_factory=list)  # what was corrected while reading
 
     @property
     def short_name(self) -> str:
-        """The source without the folders it lies in: the same on every machine."""
+        """The source without its folders: the same on every machine."""
         return self.source if "://" in self.source else printable(PurePath(self.source).name)

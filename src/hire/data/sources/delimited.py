@@ -1,4 +1,4 @@
-"""Tab- or comma-separated tables: rows of names, with the exact line of whatever is wrong."""
+"""Tab- or comma-separated tables of names; every problem is reported with its line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NEWLINE = ord("\n")
 FORBIDDEN = {"\t": "a tab", "\n": "a line break", "\r": "a carriage return", "\0": "a NUL character"}
 
-# First rows that are taken for a header without being told so.
+# First rows that are recognized as a header.
 TRIPLE_HEADERS = (
     ("head", "relation", "tail"),
     ("subject", "predicate", "object"),
@@ -35,7 +35,7 @@ REFERENCE_HEADERS = (("head", "tail"), ("subject", "object"), ("source", "target
 
 @dataclass(frozen=True)
 class TableFormat:
-    """How a table is laid out; what is None is found out from the first row."""
+    """The layout of a table; None is detected from the first row."""
 
     delimiter: str = "\t"
     columns: tuple[str, ...] | None = None  # names, or numbers from 1
@@ -43,7 +43,7 @@ class TableFormat:
 
 
 def read_triples(path: Path, layout: TableFormat, problems: list[Problem] | None = None) -> TripleTable:
-    """Read a table of triples; wrong lines are an error, or are collected in `problems` and left out."""
+    """Read a table of triples; bad lines are an error or, if `problems` is given, collected there and skipped."""
     reader = _Reader(path, layout, TRIPLE_HEADERS, problems)
     table = TripleTable(str(path), triples=reader.read(), notes=reader.notes)
     table.lines = np.concatenate([np.zeros(0, np.int64), *reader.lines])
@@ -52,23 +52,23 @@ def read_triples(path: Path, layout: TableFormat, problems: list[Problem] | None
     if reader.header:
         table.skipped["header rows"] = 1
     if not len(table.triples) and not problems:
-        reader.wrong("holds no triples", None, "check that this is the right file")
+        reader.wrong("contains no triples", None, "check that this is the right file")
     return table
 
 
 def read_pairs(path: Path, layout: TableFormat) -> tuple[Columns, list[Problem]]:
-    """Read a table of two columns, an entity and its label or type; and what was mended while reading."""
+    """Read a table of entities and their labels or types; returns what was corrected as well."""
     reader = _Reader(path, layout, PAIR_HEADERS, None)
     return reader.read(), reader.notes
 
 
 def read_references(path: Path, layout: TableFormat) -> list[tuple[int, str, str]]:
-    """Read a table of heads and tails, each pair with its line."""
+    """Read a table of heads and tails; each pair comes with its line number."""
     reader = _Reader(path, layout, REFERENCE_HEADERS, None)
     heads, tails = (column.to_pylist() for column in reader.read().arrays())
     lines = np.concatenate([np.zeros(0, np.int64), *reader.lines]).tolist()
     if not lines:
-        reader.wrong("holds no pairs", None, "check that this is the right file")
+        reader.wrong("contains no pairs", None, "check that this is the right file")
     return list(zip(lines, heads, tails, strict=True))
 
 
@@ -81,12 +81,12 @@ class _Reader:
     notes: list[Problem] = field(default_factory=list)
     lines: list[NDArray[np.int64]] = field(default_factory=list)
     blank_lines: int = 0
-    header: bool = False  # whether the first row is one
+    header: bool = False  # whether the first row is a header
     width: int = 0  # columns of the table
     chosen: list[int] = field(default_factory=list)  # the columns to keep, in order
 
     def wrong(self, message: str, line: int | None, remedy: str | None = None) -> None:
-        """Raise, or collect if the caller wants to see all problems."""
+        """Raise a problem, or collect it if the caller wants all of them."""
         problem = Problem(message, str(self.path), line, remedy)
         if self.problems is None:
             raise HireError.of([problem])
@@ -112,7 +112,7 @@ class _Reader:
         return columns
 
     def _line_blocks(self) -> Iterator[bytes]:
-        """Blocks of whole lines, each valid UTF-8 that ends with a line feed, without byte order mark or CRLF."""
+        """Blocks of complete lines: valid UTF-8 that ends with a line feed, without byte order mark or CRLF."""
         total = None if compression_of(self.path) or not self.path.exists() else self.path.stat().st_size
         with track(f"Reading {self.path.name}", total, bytes_=True) as advance:
             rest, first_line = b"", 1
@@ -129,17 +129,17 @@ class _Reader:
     def _cleaned(self, block: bytes, first_line: int) -> bytes:
         if first_line == 1 and block.startswith(BYTE_ORDER_MARK):
             block = block[len(BYTE_ORDER_MARK) :]
-            self.notes.append(Problem("starts with a byte order mark, which is not part of a name", str(self.path), 1))
+            self.notes.append(Problem("starts with a byte order mark, which was ignored", str(self.path), 1))
         try:
             block.decode()
         except UnicodeDecodeError:
             block = self._without_invalid_lines(block, first_line)
         if b"\r" in block:
-            mended = block.replace(b"\r\n", b"\n")
-            if len(mended) < len(block) and not any("CRLF" in note.message for note in self.notes):
+            cleaned = block.replace(b"\r\n", b"\n")
+            if len(cleaned) < len(block) and not any("CRLF" in note.message for note in self.notes):
                 line = first_line + block[: block.index(b"\r\n")].count(b"\n")
-                self.notes.append(Problem("has CRLF line ends", str(self.path), line))
-            block = mended
+                self.notes.append(Problem("has CRLF line endings", str(self.path), line))
+            block = cleaned
         return block
 
     def _without_invalid_lines(self, block: bytes, first_line: int) -> bytes:
@@ -152,11 +152,11 @@ class _Reader:
                 self.wrong(
                     f"invalid UTF-8 at byte {error.start + 1} of the line", number, "save the file with UTF-8 encoding"
                 )
-                kept.append(b"")  # keeps the numbers of the lines that follow
+                kept.append(b"")  # keeps the line numbers that follow
         return b"\n".join(kept)
 
     def _read_head(self, block: bytes) -> int:
-        """Find out width, header and columns from the first row; return how many lines to pass over."""
+        """Detect width, header and columns from the first row; returns the number of lines to skip."""
         text = block.decode()
         rows = self._csv_rows([text]) if self.layout.delimiter != "\t" else _tab_rows(text)
         for line, row in rows:
@@ -178,7 +178,7 @@ class _Reader:
                     f"has no column named {missing[0]!r}; its first row is {', '.join(row)}"[:500],
                     file=self.path,
                     line=line,
-                    remedy="name columns of the first row, or give their numbers, as in --columns 1,2,3",
+                    remedy="use names from the first row, or column numbers, as in --columns 1,2,3",
                 )
             self.chosen = [row.index(column) for column in wanted]
             return True
@@ -187,7 +187,7 @@ class _Reader:
             outside = [column + 1 for column in self.chosen if not 0 <= column < self.width]
             if outside:
                 raise HireError(
-                    f"has {self.width} columns, but column {outside[0]} was asked for",
+                    f"has {self.width} columns, but column {outside[0]} was requested",
                     file=self.path,
                     line=line,
                     remedy="columns are numbered from 1",
@@ -198,11 +198,11 @@ class _Reader:
             self.chosen = list(range(self.width))
         else:
             raise HireError(
-                f"has {self.width} columns where {len(self.headers[0])} are expected: {row!r}"[:500],
+                f"expected {len(self.headers[0])} columns, found {self.width}: {row!r}"[:500],
                 file=self.path,
                 line=line,
-                remedy="separate them with tabs in .tsv and commas in .csv files"
-                + (", or say which columns to take, as in --columns 1,2,3" if self.headers is TRIPLE_HEADERS else ""),
+                remedy="separate columns with tabs in .tsv files and commas in .csv files"
+                + (", or choose columns, as in --columns 1,2,3" if self.headers is TRIPLE_HEADERS else ""),
             )
         return known is not None if self.layout.header is None else self.layout.header
 
@@ -218,9 +218,9 @@ class _Reader:
         bad = ~blank & (counts != self.width - 1)
         for line in np.flatnonzero(bad):
             self.wrong(
-                f"has {counts[line] + 1} columns where {self.width} are expected",
+                f"expected {self.width} columns, found {counts[line] + 1}",
                 first_line + int(line),
-                "a name may not contain the separator of the columns",
+                "a name must not contain the column separator",
             )
         self.blank_lines += int(blank.sum())
         good = np.flatnonzero(~(blank | bad))
@@ -240,12 +240,12 @@ class _Reader:
         self.lines.append(lines[rows])
 
     def _well_named(self, block: bytes, offsets: NDArray[np.int64], lines: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which rows have a name in every chosen column and no forbidden character."""
+        """Which rows have a valid name in every chosen column."""
         empty = (np.diff(offsets) == 0).reshape(-1, self.width)[:, self.chosen]
         good: NDArray[np.bool_] = ~empty.any(axis=1)
         for row in np.flatnonzero(~good):
             column = self.chosen[int(np.argmax(empty[row]))] + 1
-            self.wrong(f"column {column} is empty", int(lines[row]), "every column must hold a name")
+            self.wrong(f"column {column} is empty", int(lines[row]), "every column must contain a name")
         if any(ord(character) in block for character in "\t\r\0" if character != self.layout.delimiter):
             for number, text in enumerate(block.decode().split("\n")[:-1]):
                 fields = text.split(self.layout.delimiter)
@@ -256,22 +256,22 @@ class _Reader:
     def _names_are_allowed(self, names: list[str], line: int) -> bool:
         wrong = [(name, word) for name in names for character, word in FORBIDDEN.items() if character in name]
         for name, word in wrong:
-            self.wrong(f"{word} inside the name {name!r}"[:300], line, "remove it: names are single lines of text")
+            self.wrong(f"the name {name!r} contains {word}"[:300], line, "remove it: names are single lines of text")
         return not wrong
 
     def _read_quoted(self, blocks: Iterable[bytes], first_line: int, columns: Columns) -> None:
-        """Read what is left of a table with quoted fields, which may span lines, row by row."""
+        """Read the rest of a table with quoted fields, which may span lines, row by row."""
         lines = []
         for line, row in self._csv_rows((block.decode() for block in blocks), first_line - 1):
             if not row:
                 self.blank_lines += 1
             elif len(row) != self.width:
-                self.wrong(f"has {len(row)} columns where {self.width} are expected", line)
+                self.wrong(f"expected {self.width} columns, found {len(row)}", line)
             else:
                 names = [row[column] for column in self.chosen]
                 if not all(names):
                     column = self.chosen[names.index("")] + 1
-                    self.wrong(f"column {column} is empty", line, "every column must hold a name")
+                    self.wrong(f"column {column} is empty", line, "every column must contain a name")
                 elif self._names_are_allowed(names, line):
                     columns.append(*names)
                     lines.append(line)
@@ -285,8 +285,8 @@ class _Reader:
             try:
                 row: Any = next(reader, None)
             except csv.Error as error:
-                remedy = "double a quote inside a quoted name, and close every quote"
-                self.wrong(f"cannot be read as comma-separated values ({error})", line, remedy)
+                remedy = "double every quote inside a quoted name, and close every quote"
+                self.wrong(f"is not valid CSV ({error})", line, remedy)
                 return
             if row is None:
                 return

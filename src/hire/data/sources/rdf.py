@@ -40,9 +40,9 @@ ROWS_PER_BATCH = 1 << 12  # few enough that their names stay in the processor's 
 
 
 def read_rdf(path: Path, format: str, source_number: int = 0, *, language: str = "en") -> TripleTable:
-    """Read an RDF file; labels are kept if they are in `language` or in none, other literals are counted."""
+    """Read an RDF file; labels in `language` or without a language are kept, other literals are skipped."""
     if format not in PARSERS:
-        raise HireError(f"unknown RDF format {format!r}", file=path, remedy=f"say one of {', '.join(PARSERS)}")
+        raise HireError(f"unknown RDF format {format!r}", file=path, remedy=f"choose from {', '.join(PARSERS)}")
     parser_format = PARSERS[format]
     with files.explain_os_errors(path):
         total = None if files.compression_of(path) else path.stat().st_size
@@ -56,10 +56,10 @@ def read_rdf(path: Path, format: str, source_number: int = 0, *, language: str =
                 f"is not valid {parser_format.name}: {collapse(error.msg.removeprefix('Parser error at '))}",
                 file=path,
                 line=error.lineno,
-                remedy=f"mend the file, or say which format it has if it is not {parser_format.name}",
+                remedy=f"correct the file, or give its --format if it is not {parser_format.name}",
             ) from error
     if not (len(table.triples) or len(table.labels) or len(table.types)):
-        raise HireError("holds no triples", file=path, remedy="check that it is the right file")
+        raise HireError("contains no triples", file=path, remedy="check that this is the right file")
     return table
 
 
@@ -70,7 +70,7 @@ def collect(quads: Iterable[Quad], table: TripleTable, language: str, blank_pref
     """
     skipped, add_label, add_type = table.skipped, table.labels.append, table.types.append
     language = language.lower()
-    names: dict[str, str] = {}  # of blank nodes: their identifiers in a file may be random
+    names: dict[str, str] = {}  # of blank nodes, whose labels in a file may be random
     heads: list[str] = []
     relations: list[str] = []
     tails: list[str] = []
@@ -98,7 +98,7 @@ def collect(quads: Iterable[Quad], table: TripleTable, language: str, blank_pref
         elif relation != LABEL:
             skipped["literal objects"] += 1
             continue
-        # Tags come in small letters; the hyphen keeps Middle English (enm) apart from British English (en-gb).
+        # Tags are in lower case; the hyphen tells British English (en-gb) from Middle English (enm).
         elif not f"{object_.language or language}-".startswith(f"{language}-"):
             skipped["labels in other languages"] += 1
             continue
@@ -129,12 +129,12 @@ def _move(table: TripleTable, *columns: list[str]) -> None:
 
 
 def collapse(text: str) -> str:
-    """The text on one line: single spaces in place of white space and control characters."""
+    """The text on one line, with single spaces instead of white space and control characters."""
     return re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", text).strip()
 
 
 class _Text:
-    """The file that the parser reads, guarded against what the parser itself does not survive or notice."""
+    """The file that the parser reads, guarded against input that crashes the parser or that it fails to reject."""
 
     def __init__(self, path: Path, blocks: Iterator[bytes], xml: bool) -> None:
         self.path = path
@@ -142,7 +142,7 @@ class _Text:
         self._blocks = blocks
         self._block = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
         self._position = 0
-        # The parser takes an RDF/XML document that ends too early for a whole one, and tells no line numbers.
+        # The parser accepts a truncated RDF/XML document, and reports no line numbers.
         self._xml = expat.ParserCreate("utf-8") if xml and self._block else None
         self._check_xml()
 
@@ -151,13 +151,13 @@ class _Text:
             self._block, self._position = next(self._blocks, b""), 0
             self._check_xml()
         start, self._position = self._position, self._position + size
-        # The parser overflows the stack on quoted triples that are nested some ten thousand levels deep.
+        # Quoted triples nested ten thousand levels deep overflow the stack of the parser.
         self.open_quotes += self._block.count(b"<<(", max(0, start - 2), self._position)
         if self.open_quotes > MAX_OPEN_QUOTES:
             raise HireError(
                 f"quoted triples are nested more than {MAX_OPEN_QUOTES} levels deep",
                 file=self.path,
-                remedy="leave these statements out of the file",
+                remedy="remove these statements from the file",
             )
         return self._block[start : self._position]
 
@@ -171,7 +171,7 @@ class _Text:
                 f"is not well-formed XML in UTF-8: {expat.ErrorString(error.code)}",
                 file=self.path,
                 line=error.lineno,
-                remedy="mend the file, or fetch it again if it ends too early",
+                remedy="correct the file, or download it again if it is truncated",
             ) from error
 
 

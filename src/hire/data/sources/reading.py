@@ -1,4 +1,4 @@
-"""Any source by its name: which reader it needs, and how."""
+"""Read any source: choose the reader by its name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMATS = (*TABLE_DELIMITERS, *dict.fromkeys(RDF_SUFFIXES.values()))
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """How to read sources; what is None is found out from names and first rows."""
+    """How to read sources; None is detected from file names and first rows."""
 
     format: str | None = None  # one of FORMATS
     columns: tuple[str, ...] | None = None
@@ -33,7 +33,7 @@ class SourceOptions:
 
 
 def read_sources(sources: Sequence[str], options: SourceOptions, work: Path) -> list[TripleTable]:
-    """Read files and SPARQL endpoints; `work` is where the pages of endpoints are kept until they are complete."""
+    """Read files and SPARQL endpoints; `work` keeps the pages of an endpoint until all of them have arrived."""
     return [_read_source(source, options, number, work) for number, source in enumerate(sources)]
 
 
@@ -58,24 +58,24 @@ def _read_source(source: str, options: SourceOptions, number: int, work: Path) -
 
 
 def read_names(path: Path) -> tuple[Columns, list[Problem]]:
-    """Read a table of two columns, entities and their labels or types, as .tsv or .csv; and what was mended."""
+    """Read a .tsv or .csv table of entities and their labels or types; returns what was corrected as well."""
     return read_pairs(path, _two_columns(path))
 
 
 def read_examples(path: Path) -> list[tuple[int, str, str]]:
-    """Read a table of two columns, the heads and tails of a relation, as .tsv or .csv: line, head and tail of each."""
+    """Read a .tsv or .csv table of heads and tails: line number, head and tail of each pair."""
     return read_references(path, _two_columns(path))
 
 
 def _two_columns(path: Path) -> TableFormat:
     form = format_of(path)
     if form not in TABLE_DELIMITERS:
-        raise HireError("is not a table", file=path, remedy="give a .tsv or .csv file with two columns")
+        raise HireError("is not a table", file=path, remedy="use a .tsv or .csv file with two columns")
     return TableFormat(TABLE_DELIMITERS[form])
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file, plain or compressed, that are not blank, with their numbers, as they are read."""
+    """The non-blank lines of a text file, plain or compressed, with their line numbers, as they are read."""
     rest, before = b"", 0
     for block in chain(read_blocks(path), [b"\n"]):
         *lines, rest = (rest + block).split(b"\n")
@@ -83,20 +83,22 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
             try:
                 text = line.decode().removeprefix("\ufeff" if number == 1 else "").strip()
             except UnicodeDecodeError as error:
-                raise HireError("invalid UTF-8", file=path, line=number, remedy="save the file as UTF-8") from error
+                raise HireError(
+                    "invalid UTF-8", file=path, line=number, remedy="save the file with UTF-8 encoding"
+                ) from error
             if text:
                 yield number, text
         before += len(lines)
 
 
 def format_of(path: Path) -> str:
-    """The format that a file's name tells, compression aside; a name without a suffix is taken for .tsv."""
+    """The format that a file's suffix stands for, compression aside; without a suffix it is .tsv."""
     suffix = Path(path.stem if compression_of(path) else path.name).suffix.lower()
     known = {f".{name}": name for name in TABLE_DELIMITERS} | RDF_SUFFIXES | {"": "tsv", ".txt": "tsv"}
     if suffix not in known:
         raise HireError(
-            f"the suffix {suffix!r} tells no known format",
+            f"unknown suffix {suffix!r}",
             file=path,
-            remedy=f"rename it, or say --format with one of {', '.join(FORMATS)}",
+            remedy=f"rename it, or give --format: {', '.join(FORMATS)}",
         )
     return known[suffix]

@@ -1,4 +1,4 @@
-"""Triples from a SPARQL endpoint, page by page, so that an interrupted download goes on where it stopped."""
+"""Triples from a SPARQL endpoint, page by page, so that an interrupted download can be resumed."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ def read_sparql(
     backoff_seconds: float = 0.5,
     language: str = "en",
 ) -> TripleTable:
-    """Read what a SELECT ?s ?p ?o query finds; the pages stay in `work`, and the same call again goes on from there."""
+    """Read the results of a SELECT ?s ?p ?o query; pages are stored in `work`, from which the same call resumes."""
     query = DEFAULT_QUERY if query is None else query
     prologue, select = _split(query)
     if page_size < 1:
-        raise HireError(f"a page of {page_size} rows is too small", remedy="choose 1 or more")
+        raise HireError(f"the page size is {page_size}", remedy="use 1 or more")
     _claim(work, {"endpoint": endpoint, "query": query, "page_size": page_size})
     client = _Client(endpoint, timeout_seconds, retries, backoff_seconds)
     pages: list[Path] = []
     offset = 0
     with track(f"Reading {endpoint}") as advance, closing(client):
-        # Only an empty page is the end: a short one may be the work of an endpoint that limits what it gives at once.
+        # Only an empty page is the end: the endpoint may have a limit below the page size.
         while True:
             page = work / f"page-{len(pages) + 1:06d}.srj"
             rows = _stored_rows(page)
             if rows is None:
-                # The line ends keep a comment at the end of the query from swallowing what follows.
+                # The line breaks keep a comment at the end of the query from hiding what follows.
                 asked = f"{prologue}\nSELECT ?s ?p ?o WHERE {{ {{\n{select}\n}} }}\nORDER BY ?s ?p ?o"
                 body, rows = client.fetch(f"{asked} LIMIT {page_size} OFFSET {offset}", page=len(pages) + 1)
                 with atomic_file(page) as partial:
@@ -72,24 +72,24 @@ def read_sparql(
     table = TripleTable(endpoint)
     collect(_quads(pages, table.skipped), table, language)
     if not (len(table.triples) or len(table.labels) or len(table.types)):
-        raise HireError("the query found no triples", file=endpoint, remedy=f"check the query, then delete {work}")
+        raise HireError("the query returned no triples", file=endpoint, remedy=f"check the query, then delete {work}")
     return table
 
 
 def _split(query: str) -> tuple[str, str]:
-    """The prefix and base declarations of a query, which a sub-select must not have, and the rest of it."""
+    """The PREFIX and BASE declarations of a query, which a subquery must not have, and the rest."""
     prologue = re.match(r"(?:\s|#[^\n]*|PREFIX\s+[^\s:]*:\s*<[^>]*>|BASE\s*<[^>]*>)*", query, re.IGNORECASE)
     end = prologue.end() if prologue else 0
     is_select = re.match(r"SELECT\b", query[end:], re.IGNORECASE)
     missing = [f"?{name}" for name in "spo" if not re.search(rf"[?$]{name}\b", query[end:])]
     if not is_select or missing:
-        wrong = f"does not mention {', '.join(missing)}" if is_select else "is not a SELECT"
+        wrong = f"does not mention {', '.join(missing)}" if is_select else "is not a SELECT query"
         raise HireError(f"the query {wrong}", remedy="write it as SELECT ?s ?p ?o WHERE { ... }")
     return query[:end], query[end:]
 
 
 def _claim(work: Path, state: dict[str, Any]) -> None:
-    """Make sure that the pages in `work` are those of one download."""
+    """Make sure that the pages in `work` belong to the same download."""
     path = work / "state.json"
     found: Any = None
     with explain_os_errors(work):
@@ -101,11 +101,13 @@ def _claim(work: Path, state: dict[str, Any]) -> None:
         with suppress(FileNotFoundError, ValueError, RecursionError):
             found = json.loads(path.read_bytes())
     if found != state:
-        unlike = [key.replace("_", " ") for key in state if not isinstance(found, dict) or found.get(key) != state[key]]
+        different = [
+            key.replace("_", " ") for key in state if not isinstance(found, dict) or found.get(key) != state[key]
+        ]
         raise HireError(
-            f"holds the pages of another download (not the same {', '.join(unlike)})",
+            f"contains pages of another download (different {', '.join(different)})",
             file=work,
-            remedy="delete the directory, or repeat the command that began that download",
+            remedy="delete the directory, or run the command that started that download",
         )
 
 
@@ -113,20 +115,20 @@ def _stored_rows(page: Path) -> list[Row] | None:
     with explain_os_errors(page):
         try:
             return _rows(page.read_bytes())
-        except (FileNotFoundError, ValueError):  # a page that a power cut has emptied is asked for again
+        except (FileNotFoundError, ValueError):  # a page emptied by a power failure is requested again
             return None
 
 
 def _rows(body: bytes) -> list[Row]:
-    """The rows of a page; a ValueError says what is wrong with it."""
+    """The rows of a page; a ValueError if it is malformed."""
     try:
         rows = json.loads(body)["results"]["bindings"]
     except (TypeError, KeyError, RecursionError) as error:
-        raise ValueError("no table of SPARQL results") from error
+        raise ValueError("not a SPARQL result table") from error
     if not isinstance(rows, list) or not all(
         isinstance(row, dict) and all(isinstance(term, dict) for term in row.values()) for row in rows
     ):
-        raise ValueError("no table of SPARQL results")
+        raise ValueError("not a SPARQL result table")
     return rows
 
 
@@ -134,16 +136,18 @@ def _quads(pages: list[Path], skipped: Counter[str]) -> Iterator[Quad]:
     for page in pages:
         rows = _stored_rows(page)
         if rows is None:
-            raise HireError("has vanished while it was in use", file=page, remedy="run one build at a time, again")
+            raise HireError(
+                "disappeared while it was in use", file=page, remedy="run only one build at a time, and try again"
+            )
         for row in rows:
             terms = [row.get(name, {}) for name in "spo"]
             kinds = [term.get("type") for term in terms]
-            if "bnode" in kinds:  # its name means nothing on another page
+            if "bnode" in kinds:  # its label means nothing on another page
                 skipped["blank nodes"] += 1
             elif "triple" in kinds:
                 skipped["quoted triples"] += 1
             elif kinds[:2] != ["uri", "uri"] or kinds[2] is None:
-                skipped["rows that are no statements"] += 1
+                skipped["rows that are not statements"] += 1
             else:
                 try:
                     subject, relation = (NamedNode(term["value"]) for term in terms[:2])
@@ -156,7 +160,7 @@ def _quads(pages: list[Path], skipped: Counter[str]) -> Iterator[Quad]:
 
 
 class _Client:
-    """Asks an endpoint for pages, patiently."""
+    """Requests pages from an endpoint, with retries."""
 
     def __init__(self, endpoint: str, timeout_seconds: float, retries: int, backoff_seconds: float) -> None:
         import urllib3
@@ -170,7 +174,7 @@ class _Client:
         self._pool.clear()
 
     def fetch(self, query: str, page: int) -> tuple[bytes, list[Row]]:
-        """A page as the endpoint sent it, and its rows."""
+        """A page as sent by the endpoint, and its rows."""
         from urllib3 import Retry
         from urllib3.exceptions import HTTPError, LocationValueError
 
@@ -184,20 +188,20 @@ class _Client:
                     answer = collapse(response.read(4096).decode("utf-8", "replace"))[:200]
                     reason = f"the endpoint answered {response.status}: {answer or response.reason}"
                     if response.status != 429 and response.status < 500:
-                        raise self._error(reason, "check the address and the query")
+                        raise self._error(reason, "check the URL and the query")
                     asked_seconds = Retry().get_retry_after(response)
                     wait_seconds = wait_seconds if asked_seconds is None else asked_seconds
             except LocationValueError as error:
-                raise self._error(f"is no usable address ({error})", "check its spelling") from error
+                raise self._error(f"is not a valid URL ({error})", "check the spelling") from error
             except HTTPError as error:
                 reason = str(error)
             except ValueError as error:
-                reason = f"the answer is truncated or malformed ({error})"
+                reason = f"the response is truncated or malformed ({error})"
             if failures < self.retries:
                 time.sleep(min(wait_seconds, MAX_WAIT_SECONDS))
         raise self._error(
-            f"page {page} cannot be fetched: {reason} ({self.retries + 1} tries)",
-            "check the connection and run the same command again; it resumes after the pages that have arrived",
+            f"cannot fetch page {page}: {reason} ({self.retries + 1} attempts)",
+            "check the connection and run the same command again to continue",
         )
 
     def _post(self, query: str) -> urllib3.BaseHTTPResponse:
@@ -214,7 +218,7 @@ class _Client:
         for block in response.stream(BLOCK_BYTES):
             body += block
             if len(body) > MAX_PAGE_BYTES:
-                raise self._error(f"a page is longer than {MAX_PAGE_BYTES:,} bytes", "choose a smaller page size")
+                raise self._error(f"a page is larger than {MAX_PAGE_BYTES:,} bytes", "use a smaller --page-size")
         return bytes(body)
 
     def _error(self, message: str, remedy: str) -> HireError:
