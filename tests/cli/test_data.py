@@ -118,7 +118,7 @@ def test_build_twice_gives_the_same_bytes(run: Run, graph_file: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("a\tb\n", "graph.tsv:1: has 2 columns"),
+        ("a\tb\n", "graph.tsv:1: expected 3 columns, found 2"),
         ("", "graph.tsv: is empty"),
         (b"a\tb\tc\n\xff\tb\tc\n", "graph.tsv:2: invalid UTF-8"),
         ("a\tb\tc\n", "0 of 1 relations have more than 50"),
@@ -208,7 +208,7 @@ def test_strict_takes_what_would_be_mended_for_an_error(run: Run, tmp_path: Path
     for expected in (
         "graph.tsv:1: starts with a byte order mark",
         "has CRLF",
-        f"graph.tsv:{len(triples) + 1}: repeats",
+        f"graph.tsv:{len(triples) + 1}: 1 duplicate triple",
     ):
         assert expected in result.stderr
     result = run("data", "build", tmp_path / "graph.tsv", "-o", tmp_path / "made")

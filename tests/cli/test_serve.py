@@ -72,7 +72,7 @@ def test_what_is_taught_survives_its_end(trained_run: Path, end: signal.Signals)
         process.send_signal(end)
         output, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == 0 and "Traceback" not in output
-    assert "Stopped; 1 relation kept in" in output
+    assert "Stopped; 1 relation saved in" in output
     assert state.exists() and not state.with_name("relations.sqlite-wal").exists()
 
 
@@ -84,10 +84,10 @@ def test_a_port_in_use_is_told(run: Callable[..., Result], tmp_path: Path) -> No
 
 def test_others_are_let_in_only_on_purpose(run: Callable[..., Result], tmp_path: Path) -> None:
     found = run("serve", tmp_path, "--host", "0.0.0.0", "--port", "0")
-    assert found.exit_code == 2 and "no token" in found.output and "--open-to-all" in found.output
+    assert found.exit_code == 2 and "without a token" in found.output and "--open-to-all" in found.output
     for options in (("--token", "secret"), ("--open-to-all",)):
         found = run("serve", tmp_path / "nothing", "--host", "0.0.0.0", "--port", "0", *options)
-        assert found.exit_code == 2 and "no token" not in found.output and "nothing" in found.output
+        assert found.exit_code == 2 and "without a token" not in found.output and "nothing" in found.output
     for token in ("", " ", "é", "a\nb"):
         found = run("serve", tmp_path, "--token", token)
         assert found.exit_code == 2 and "token" in found.output

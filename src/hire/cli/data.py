@@ -1,4 +1,4 @@
-"""hire data: datasets made, fetched, checked and looked at."""
+"""hire data: build, download, verify and inspect datasets."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from hire.data.build import BuildReport
     from hire.data.dataset import FewShotDataset
 
-MOST_RELATIONS_SHOWN = 40
+MAX_RELATIONS_SHOWN = 40
 
 
 @click.group()
 def data() -> None:
-    """Make, fetch, check and look at few-shot datasets.
+    """Build, download, verify and inspect few-shot datasets.
 
-    DATASET is a bundled name (umls-one), a directory in the published layout (NELL-One, Wiki-One and their like), or
-    a directory that `hire data build` made.
+    DATASET is the name of a bundled dataset (umls-one), a directory in the published layout of NELL-One and Wiki-One,
+    or a directory written by `hire data build`.
     """
 
 
@@ -30,7 +30,7 @@ def data() -> None:
 @click.argument("dataset")
 @json_option
 def stats(dataset: str, as_json: bool) -> None:
-    """Show what DATASET holds: counts, tasks, degrees, and the context that heads and tails share.
+    """Show statistics of DATASET: counts, tasks, degrees, and the context that heads and tails share.
 
     \b
     Example:
@@ -75,7 +75,7 @@ def print_statistics(found: dict[str, Any]) -> None:
     )
     print_table(
         f"Shared context of head and tail, over {shared['triplets']:,} background and train triplets",
-        ["", "triplets that share", "share of all", "shared in all"],
+        ["", "triplets sharing one", "proportion", "shared in total"],
         [
             (
                 word,
@@ -92,9 +92,9 @@ def print_statistics(found: dict[str, Any]) -> None:
 @click.argument("directory", type=click.Path(path_type=Path))
 @json_option
 def verify(directory: Path, as_json: bool) -> None:
-    """Check every file in DIRECTORY, each reference between files, and known checksums; list all problems.
+    """Check the files in DIRECTORY, their references to each other and known checksums, and list all problems.
 
-    The exit code is 2 if there are any.
+    The exit code is 2 if there are problems.
 
     \b
     Example:
@@ -124,7 +124,7 @@ def verify(directory: Path, as_json: bool) -> None:
 def _split_option(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[int, ...]:
     parts = value.split(":")
     if len(parts) != 3 or not all(part.isdecimal() and len(part) < 7 and int(part) for part in parts):
-        raise click.BadParameter("give three numbers from 1 to 999999, as in 51:5:11")
+        raise click.BadParameter("expected three numbers from 1 to 999999, as in 51:5:11")
     return tuple(map(int, parts))
 
 
@@ -133,53 +133,52 @@ def _columns_option(_context: click.Context, _parameter: click.Parameter, value:
         return None
     parts = tuple(part.strip() for part in value.split(","))
     if len(parts) != 3 or not all(0 < len(part) < 1000 for part in parts) or len(set(parts)) != 3:
-        raise click.BadParameter("give three different columns, as in subject,predicate,object or 1,2,3")
+        raise click.BadParameter("expected three different columns, as in subject,predicate,object or 1,2,3")
     return parts
 
 
 @data.command()
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The directory to make.")
-@click.option("--overwrite", is_flag=True, help="Replace the directory if it is there.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Directory to create.")
+@click.option("--overwrite", is_flag=True, help="Replace the directory if it exists.")
 @click.option(
-    "--format", "form", help="Format of the files, if their names do not tell: tsv, csv, ntriples, turtle ..."
+    "--format", "form", help="Format of the files if their suffix does not tell: tsv, csv, ntriples, turtle ..."
 )
 @click.option(
-    "--columns", callback=_columns_option, help="Columns of head, relation and tail: names, or numbers from 1."
+    "--columns", callback=_columns_option, help="Columns of head, relation and tail, by name or by number from 1."
 )
-@click.option("--header/--no-header", default=None, help="Whether tables have a header [default: found out].")
-@click.option("--labels", type=click.Path(path_type=Path), help="A table of entities and labels.")
-@click.option("--types", type=click.Path(path_type=Path), help="A table of entities and types.")
-@click.option("--type-pattern", help="How a name tells its type, such as 'concept:{type}:{name}'.")
-@option("--language", default="en", help="Language of the RDF labels to keep.")
-@click.option("--query", help="SPARQL SELECT of ?s ?p ?o, in place of all triples.")
-@option("--page-size", type=POSITIVE, default=10_000, help="Rows to ask of a SPARQL endpoint at once.")
+@click.option("--header/--no-header", default=None, help="Whether tables have a header row [default: detected].")
+@click.option("--labels", type=click.Path(path_type=Path), help="Table of entities and their labels.")
+@click.option("--types", type=click.Path(path_type=Path), help="Table of entities and their types.")
+@click.option("--type-pattern", help="Pattern that finds the type in a name, such as 'concept:{type}:{name}'.")
+@option("--language", default="en", help="Language of RDF labels.")
+@click.option("--query", help="SPARQL query, SELECT ?s ?p ?o, instead of all triples.")
+@option("--page-size", type=POSITIVE, default=10_000, help="Rows per request to a SPARQL endpoint.")
 @option(
     "--timeout",
     type=click.FloatRange(0, 86_400, min_open=True),
     default=60.0,
-    help="Seconds to wait for a SPARQL endpoint.",
+    help="Seconds to wait for a response of a SPARQL endpoint.",
 )
-@option("--retries", type=NATURAL, default=5, help="Tries in vain before a SPARQL endpoint is given up.")
-@option("--more-than", type=POSITIVE, default=50, help="A task has more triples than this.")
-@option("--fewer-than", type=POSITIVE, default=500, help="A task has fewer triples than this.")
-@option("--split", default="51:5:11", callback=_split_option, help="Tasks for train:dev:test.")
+@option("--retries", type=NATURAL, default=5, help="Retries of a failed request to a SPARQL endpoint.")
+@option("--more-than", type=POSITIVE, default=50, help="Relations with more triples than this become tasks.")
+@option("--fewer-than", type=POSITIVE, default=500, help="Relations with fewer triples than this become tasks.")
+@option("--split", default="51:5:11", callback=_split_option, help="Proportions of train:dev:test tasks.")
 @option(
     "--candidates",
     type=click.Choice(["auto", "type", "range", "all"]),
     default="auto",
-    help="Possible tails: by the types of the relation's tails, its tails themselves, or all entities. "
-    "auto: by type where types are known, otherwise all.",
+    help="Candidates of a task: entities of the same types as its tails (type), its tails (range), or all entities. "
+    "auto: type if entities have types, otherwise all.",
 )
-@option("--seed", type=NATURAL, default=0, help="Seed of the split.")
-@click.option("--strict", is_flag=True, help="Take duplicates, byte order marks and CRLF for errors.")
+@option("--seed", type=NATURAL, default=0, help="Random seed of the split.")
+@click.option("--strict", is_flag=True, help="Treat duplicates, byte order marks and CRLF line endings as errors.")
 @json_option
 def build(sources: tuple[str, ...], output: Path, overwrite: bool, strict: bool, as_json: bool, **options: Any) -> None:
-    """Make a few-shot dataset of your own graph.
+    """Build a few-shot dataset from your own graph.
 
-    A SOURCE is a .tsv, .csv, .nt, .nq, .ttl, .trig, .rdf or .xml file, plain or compressed (.gz, .zst), or the address
-    of a SPARQL endpoint, whose pages are kept beside the output until they are complete: run the same command again
-    to go on after an interruption.
+    A SOURCE is a .tsv, .csv, .nt, .nq, .ttl, .trig, .rdf or .xml file, plain or compressed (.gz, .zst), or the URL of a
+    SPARQL endpoint. If reading from an endpoint is interrupted, run the same command again to continue.
 
     \b
     Examples:
@@ -196,7 +195,7 @@ def build(sources: tuple[str, ...], output: Path, overwrite: bool, strict: bool,
     from hire.errors import HireError
     from hire.util.files import check_replaceable, printable
 
-    check_replaceable(output, overwrite, [MANIFEST])  # before hours of reading, not after
+    check_replaceable(output, overwrite, [MANIFEST])  # before hours of reading, not after them
     source_options = SourceOptions(
         format=options["form"],
         columns=options["columns"],
@@ -236,16 +235,16 @@ def build(sources: tuple[str, ...], output: Path, overwrite: bool, strict: bool,
 
 
 def _print_build(dataset: FewShotDataset, report: BuildReport, output: Path) -> None:
-    shown = report.relations[:MOST_RELATIONS_SHOWN]
+    shown = report.relations[:MAX_RELATIONS_SHOWN]
     print_table(
         "Relations",
-        ["relation", "triples", "became", "why", "candidates"],
+        ["relation", "triples", "role", "reason", "candidates"],
         [(row.name, row.triples, row.role, row.reason, row.candidates) for row in shown],
     )
     if len(report.relations) > len(shown):
-        click.echo(f"... and {len(report.relations) - len(shown):,} more relations; --json has all of them\n")
+        click.echo(f"... and {len(report.relations) - len(shown):,} more relations; --json lists all of them\n")
     if report.skipped:
-        print_table("Left out", ["what", "how many"], list(report.skipped.items()))
+        print_table("Skipped", ["what", "count"], list(report.skipped.items()))
     for note in report.notes:
         click.echo(f"note: {note}")
     sizes = dataset.split_sizes
@@ -257,14 +256,14 @@ def _print_build(dataset: FewShotDataset, report: BuildReport, output: Path) -> 
 
 @data.command()
 @click.argument("name")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to put it [default: data/NAME].")
-@click.option("--url", help="Fetch the archive from this address instead of the authors'.")
-@click.option("--archive", type=click.Path(path_type=Path), help="Unpack an archive that you have already.")
-@click.option("--overwrite", is_flag=True, help="Replace the directory if it is there.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Directory to create [default: data/NAME].")
+@click.option("--url", help="Download the archive from this URL instead of the authors'.")
+@click.option("--archive", type=click.Path(path_type=Path), help="Unpack an archive that is already on this machine.")
+@click.option("--overwrite", is_flag=True, help="Replace the directory if it exists.")
 def get(name: str, output: Path | None, url: str | None, archive: Path | None, overwrite: bool) -> None:
-    """Fetch the published dataset NAME (nell-one or wiki-one), check it, and unpack it.
+    """Download the published dataset NAME (nell-one or wiki-one), verify and unpack it.
 
-    An interrupted download goes on where it stopped when the command is run again.
+    If the download is interrupted, run the same command again to continue.
 
     \b
     Example:
@@ -274,13 +273,13 @@ def get(name: str, output: Path | None, url: str | None, archive: Path | None, o
 
     target = output or Path("data") / name
     dataset = get_dataset(name, target, url=url, archive=archive, overwrite=overwrite)
-    click.echo(f"{target}: {dataset.title}, all {len(dataset.files)} files as published")
+    click.echo(f"{target}: {dataset.title}, all {len(dataset.files)} files verified")
 
 
 @data.command()
 @click.argument("dataset")
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The directory to make.")
-@click.option("--overwrite", is_flag=True, help="Replace the directory if it is there.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Directory to create.")
+@click.option("--overwrite", is_flag=True, help="Replace the directory if it exists.")
 def export(dataset: str, output: Path, overwrite: bool) -> None:
     """Write DATASET in the published layout, for other systems to read.
 
@@ -297,16 +296,21 @@ def export(dataset: str, output: Path, overwrite: bool) -> None:
 
 @data.command()
 @click.argument("dataset")
-@option("--shots", type=POSITIVE, default=3, help="References of each episode.")
-@option("--episodes", type=click.IntRange(1, 1000), default=3, help="How many to draw.")
-@option("--regime", type=click.Choice(["tasks", "in-train"]), default="tasks")
-@option("--seed", type=NATURAL, default=0)
-@click.option("--picture", type=click.Path(path_type=Path), help="Draw the context as an SVG picture, too.")
+@option("--shots", type=POSITIVE, default=3, help="References per episode.")
+@option("--episodes", type=click.IntRange(1, 1000), default=3, help="Number of episodes.")
+@option(
+    "--regime",
+    type=click.Choice(["tasks", "in-train"]),
+    default="tasks",
+    help="Draw from the train tasks, or from background relations too.",
+)
+@option("--seed", type=NATURAL, default=0, help="Random seed.")
+@click.option("--picture", type=click.Path(path_type=Path), help="Also draw the context as an SVG picture.")
 @json_option
 def sample(
     dataset: str, shots: int, episodes: int, regime: Any, seed: int, picture: Path | None, as_json: bool
 ) -> None:
-    """Draw a few episodes from the train tasks of DATASET, and the context of the first reference.
+    """Draw a few training episodes of DATASET, and show the context of the first reference.
 
     \b
     Example:
@@ -322,9 +326,9 @@ def sample(
         from hire.util.files import atomic_file
 
         if picture.suffix.lower() != ".svg":
-            raise HireError("is not a name for a picture", file=picture, remedy="let it end in .svg")
+            raise HireError("the picture must be an .svg file", file=picture, remedy="choose a name that ends in .svg")
         with atomic_file(picture) as partial:
             partial.write_text(context_svg(drawn["context"]), "utf-8")
     print_json(drawn) if as_json else print_sample(drawn)
     if picture is not None and not as_json:
-        click.echo(f"{picture}: the same context as a picture")
+        click.echo(f"{picture}: picture of the context")

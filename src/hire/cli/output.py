@@ -1,4 +1,4 @@
-"""How commands print: tables and bars for people, JSON for programs."""
+"""Output of commands: tables and bars for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 NATURAL, POSITIVE = click.IntRange(0), click.IntRange(1)
 
 option = partial(click.option, show_default=True)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def print_json(content: Any) -> None:
@@ -28,7 +28,7 @@ def print_json(content: Any) -> None:
 
 
 def console() -> Console:
-    """Where people read: standard output, wide enough for tables when it is not a terminal."""
+    """Standard output, wide enough for tables when it is not a terminal."""
     import sys
 
     from rich.console import Console
@@ -37,7 +37,7 @@ def console() -> Console:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print rows under a title; numbers stand to the right."""
+    """Print rows under a title; numbers are right-aligned."""
     from rich.table import Table
 
     rows = [list(row) for row in rows]
@@ -53,14 +53,14 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
 
 def plain(text: str, style: str = "") -> Text:
-    """Text as it is: neither markup nor emoji codes nor control characters in a name have any effect."""
+    """Plain text: markup, emoji codes and control characters in a name have no effect."""
     from rich.text import Text
 
     return Text(CONTROL.sub("\ufffd", text), style=style)
 
 
 def as_text(cell: Any) -> str:
-    """A cell as people read it."""
+    """A table cell as text."""
     if cell is None:
         return ""
     if isinstance(cell, float):
@@ -69,7 +69,7 @@ def as_text(cell: Any) -> str:
 
 
 def bar(value: float, largest: float, width: int = 40) -> str:
-    """A bar of a length in proportion; what is not nothing is seen."""
+    """A bar of proportional length; any value above zero is visible."""
     eighths = round(8 * width * value / largest) if largest else 0
     full, part = divmod(max(eighths, 1 if value else 0), 8)
     return "█" * full + " ▏▎▍▌▋▊▉"[part].strip()

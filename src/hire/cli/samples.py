@@ -1,4 +1,4 @@
-"""Episodes and contexts as people read them."""
+"""Episodes and contexts as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hire.data.dataset import FewShotDataset
 from hire.sampling.contexts import HEAD, TAIL, ContextSampler
 from hire.sampling.episodes import EpisodeSampler, Regime
 
-MOST_TUPLES_SHOWN = 8
+MAX_TUPLES_SHOWN = 8
 
 
 def draw_sample(dataset: FewShotDataset, *, shots: int, episodes: int, regime: Regime, seed: int) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def describe_context(dataset: FewShotDataset, pair: Any, relation: Any) -> dict[
         "relation": graph.relations[int(relation[0])],
         "tail": graph.label(int(pair[0, 1])),
         "neighbors": tuples,
-        "shared": [int(entity) for entity in np.intersect1d(of_head, of_tail)],  # numbers: labels may be alike
+        "shared": [int(entity) for entity in np.intersect1d(of_head, of_tail)],  # ids: labels may be the same
     }
 
 
@@ -80,11 +80,11 @@ def print_sample(drawn: dict[str, Any]) -> None:
     for side in ("head", "tail"):
         tree = Tree(plain(f"{side}: {context[side]}", "bold"))
         tuples = sorted(context["neighbors"][side], key=lambda found: found["number"] not in shared)
-        for found in tuples[:MOST_TUPLES_SHOWN]:
+        for found in tuples[:MAX_TUPLES_SHOWN]:
             mark, style = ("●", "bold green") if found["number"] in shared else ("○", "")
             tree.add(plain(f"{mark} {found['relation']} → {found['entity']}", style))
-        if len(tuples) > MOST_TUPLES_SHOWN:
-            tree.add(plain(f"... {len(tuples) - MOST_TUPLES_SHOWN} more", "dim"))
+        if len(tuples) > MAX_TUPLES_SHOWN:
+            tree.add(plain(f"... {len(tuples) - MAX_TUPLES_SHOWN} more", "dim"))
         trees.append(tree)
     console().print(plain(f"Context of the first reference  ● shared by head and tail: {len(shared)}", "bold"))
     console().print(Columns(trees, padding=(0, 4)))

@@ -1,4 +1,4 @@
-"""hire serve: the model of a run over HTTP, with its page."""
+"""hire serve: a run's model over HTTP, with a web page."""
 
 from __future__ import annotations
 
@@ -13,20 +13,25 @@ import click
 from hire.cli.output import POSITIVE, option
 from hire.errors import HireError
 
-STATE = "relations.sqlite"  # in the folder of the run
-SECONDS_TO_END = 5  # for requests that are under way when the service is told to stop
+STATE = "relations.sqlite"  # in the run folder
+SECONDS_TO_END = 5  # for requests in progress when the service is stopped
 
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@option("--host", default="127.0.0.1", help="The address to listen on.")
-@option("--port", type=click.IntRange(0, 65_535), default=8000, help="0 for any that is free.")
-@click.option("--token", envvar="HIRE_TOKEN", help="What clients must know [default: $HIRE_TOKEN, or nothing].")
-@click.option("--open-to-all", is_flag=True, help="Allow another --host than this machine's without a token.")
-@click.option("--state", type=click.Path(path_type=Path), help=f"Where relations are kept [default: RUN/{STATE}].")
-@click.option("--dataset", help="Where the dataset is now, if it is not where it was at training.")
-@option("--threads", type=POSITIVE, help="Model calls at once [one for each core].")
-@option("--timeout", type=click.FloatRange(0, 3_600, min_open=True), default=30.0, help="Seconds for one request.")
+@option("--host", default="127.0.0.1", help="Address to listen on.")
+@option("--port", type=click.IntRange(0, 65_535), default=8000, help="Port to listen on; 0 picks a free one.")
+@click.option("--token", envvar="HIRE_TOKEN", help="Token that clients must send [default: $HIRE_TOKEN, or none].")
+@click.option("--open-to-all", is_flag=True, help="Allow a --host that others can reach without a token.")
+@click.option("--state", type=click.Path(path_type=Path), help=f"File for the taught relations [default: RUN/{STATE}].")
+@click.option("--dataset", help="The dataset, if it has moved since training.")
+@option("--threads", type=POSITIVE, help="Model calls at once [default: one per core].")
+@option(
+    "--timeout",
+    type=click.FloatRange(0, 3_600, min_open=True),
+    default=30.0,
+    help="Time limit of a request, in seconds.",
+)
 def serve(
     run: Path,
     host: str,
@@ -38,9 +43,9 @@ def serve(
     threads: int | None,
     timeout: float,
 ) -> None:
-    """Serve the model of RUN: a page in the browser, and an interface for programs (/docs).
+    """Serve the model of RUN: a web page, and an HTTP API (/docs).
 
-    Relations that are taught are kept and are there again the next time. Ctrl-C ends it without loss.
+    Taught relations are saved and available again after a restart. Stop with Ctrl-C; nothing is lost.
 
     \b
     Example:
@@ -78,13 +83,13 @@ def serve_run(
     from hire.service.middleware import Limits, is_loopback
 
     if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token != ""):
-        raise HireError("the token must be printable ASCII without spaces around it", remedy="choose another token")
+        raise HireError("the token must be printable ASCII without surrounding spaces", remedy="choose another token")
     if token is None and not open_to_all and not is_loopback(host):
         raise HireError(
-            f"others can reach {host}, and no token is asked of them",
-            remedy="give --token, or say --open-to-all if that is meant",
+            f"others can reach {host} without a token",
+            remedy="set --token, or pass --open-to-all to allow it",
         )
-    with _bound(host, port) as listener:  # before anything slow
+    with _bound(host, port) as listener:  # fail before anything slow
         import torch
         import uvicorn
 
@@ -93,7 +98,7 @@ def serve_run(
         from hire.service.relations import RelationService
         from hire.service.store import RelationStore
 
-        torch.set_num_threads(1)  # several requests at once use the cores better than one on several
+        torch.set_num_threads(1)  # parallel requests use the cores better than parallel operators
         model = load(run, dataset)
         path = state or run / STATE
         store = RelationStore(path)
@@ -109,13 +114,13 @@ def serve_run(
                 timeout_graceful_shutdown=SECONDS_TO_END,
             )
             shown = f"[{host}]" if ":" in host else host
-            click.echo(f"{model.dataset.name} at http://{shown}:{listener.getsockname()[1]}/  (Ctrl-C ends it)")
+            click.echo(f"{model.dataset.name} at http://{shown}:{listener.getsockname()[1]}/  (Ctrl-C to stop)")
             with suppress(KeyboardInterrupt):
                 uvicorn.Server(config).run(sockets=[listener])
             count = len(service.relations())
         finally:
             store.close()
-    click.echo(f"Stopped; {count:,} relation{'' if count == 1 else 's'} kept in {path}.")
+    click.echo(f"Stopped; {count:,} relation{'' if count == 1 else 's'} saved in {path}.")
 
 
 def _bound(host: str, port: int) -> socket.socket:
