@@ -161,10 +161,10 @@ def test_a_verdict_on_an_example_can_be_taken_back(browser: Chrome, service: Rel
         browser.execute_script("document.getElementById('known').click()")
         type_keys(browser, "u")  # nothing was said yet
         ask(browser, "tissue")
-        place = wait(lambda: [i for i, answer in enumerate(answers(browser)) if "✓ said" in answer])[0]
+        place = wait(lambda: [i for i, answer in enumerate(answers(browser)) if "✓ reference" in answer])[0]
         browser.execute_script(f"document.querySelectorAll('#answers .answer')[{place}].focus()")
         type_keys(browser, "a")
-        wait(lambda: "is an example already" in text_of(browser, "status"))
+        wait(lambda: "is already a reference" in text_of(browser, "status"))
         type_keys(browser, "r")
         wait(lambda: f"tissue → {best}" in text_of(browser, "rejected"))
         type_keys(browser, "u")
@@ -226,7 +226,7 @@ def test_what_goes_wrong_is_shown(browser: Chrome, service: RelationService, tmp
         browser.get(address)
         wait(lambda: all_of(browser, "#examples button"))
         all_of(browser, "#teach button[type=submit]")[0].click()
-        wait(lambda: "at least one example" in text_of(browser, "problem-error"))
+        wait(lambda: "at least one reference" in text_of(browser, "problem-error"))
         file = tmp_path / "bad.tsv"
         file.write_text("a\tb\nonly one\n")
         all_of(browser, "#import")[0].send_keys(str(file))
@@ -239,7 +239,7 @@ def test_what_goes_wrong_is_shown(browser: Chrome, service: RelationService, tmp
         assert "virus" in text_of(browser, "problem-remedy")
         assert all_of(browser, "#problem")[0].is_displayed()
     all_of(browser, "#examples button")[0].click()
-    wait(lambda: "does not answer" in text_of(browser, "problem-error"))
+    wait(lambda: "does not respond" in text_of(browser, "problem-error"))
     log(browser, "browser")  # the browser notes the failed request: it is no other test's
 
 
@@ -248,7 +248,7 @@ def test_the_page_asks_for_the_token(browser: Chrome, service: RelationService) 
         browser.get(address)
         wait(lambda: all_of(browser, "dialog[open]"))
         type_keys(browser, "wrong", "\ue007")
-        wait(lambda: "not the right one" in text_of(browser, "token-wrong"))
+        wait(lambda: "Wrong token" in text_of(browser, "token-wrong"))
         wait(lambda: all_of(browser, "dialog[open]"))
         type_keys(browser, "secret", "\ue007")
         assert wait(lambda: all_of(browser, "#examples button"))

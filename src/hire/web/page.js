@@ -1,10 +1,10 @@
-// The page: it asks the service under /api and shows what it says. Text only ever enters the page as text.
+// The page: it calls the API and shows the results. Text only ever enters the page as text, never as HTML.
 
 const ANSWERS = 10;
 const MATCHES = 8;
 const TYPING_PAUSE = 120; // milliseconds
-const MOST_EXAMPLES = 30;
-const MOST_IMPORTED = 1000;
+const MAX_EXAMPLES = 30;
+const MAX_IMPORTED = 1000;
 const SVG = "http://www.w3.org/2000/svg";
 
 const $ = (id) => document.getElementById(id);
@@ -14,7 +14,7 @@ const state = {
   token: sessionStorage.getItem("token"),
 };
 
-// Making elements
+// Creating elements
 
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -43,7 +43,7 @@ function remember(pairs) {
   }
 }
 
-// Asking the service; whatever goes wrong is shown
+// Calling the API; every error is shown
 
 function showProblem(error) {
   $("problem-error").textContent = error.message;
@@ -64,7 +64,7 @@ async function ask(path, { method = "GET", body, signal, text = false } = {}) {
     response = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw problem("The service does not answer.", "Check that hire serve still runs, then try again.");
+    throw problem("The service does not respond.", "Check that hire serve is still running, then try again.");
   }
   if (response.status === 401) {
     await askForToken();
@@ -81,7 +81,7 @@ async function ask(path, { method = "GET", body, signal, text = false } = {}) {
 let tokenAsked = null;
 function askForToken() { // one dialog, however many requests need it
   tokenAsked ??= new Promise((resolve) => {
-    $("token-wrong").textContent = state.token ? "That token is not the right one." : "";
+    $("token-wrong").textContent = state.token ? "Wrong token." : "";
     $("token-dialog").showModal();
     $("token-dialog").addEventListener("cancel", (event) => event.preventDefault());
     $("token-form").addEventListener("submit", () => {
@@ -110,7 +110,7 @@ const at = (relation, what = "", query = {}) => {
   return `api/relations/${encodeURIComponent(relation)}${what && `/${what}`}${words && `?${words}`}`;
 };
 
-// A field that offers entities while one types (the combobox pattern of ARIA)
+// A field that suggests entities while you type (the combobox pattern of ARIA)
 
 function offerEntities(input, onChosen = () => {}) {
   const list = make("ul", { class: "listbox", role: "listbox", id: `${input.id}-matches`, "aria-label": "Entities", hidden: true });
@@ -185,7 +185,7 @@ async function refresh(chosen = state.relation?.id) {
   $("no-relations").hidden = relations.length > 0;
   $("relations").replaceChildren(...relations.map((relation) => make("li", {}, make(
     "button", { type: "button", "aria-pressed": String(relation.id === chosen), onclick: told(() => open(relation)) },
-    relation.name, make("small", {}, `${relation.references.length} examples, ${relation.accepted.length} accepted, ${relation.rejected.length} rejected`),
+    relation.name, make("small", {}, `${relation.references.length} references, ${relation.accepted.length} accepted, ${relation.rejected.length} rejected`),
   ))));
   show(relations.find((relation) => relation.id === chosen) ?? null);
   return relations;
@@ -198,9 +198,9 @@ function show(relation) {
   $("answers-title").textContent = relation === null ? "Answers" : `${relation.name}: answers`;
   history.replaceState(null, "", relation === null ? "." : `#${relation.id}`);
   if (relation === null) return;
-  showPairs("references", relation.references, "remove the example");
-  showPairs("accepted", relation.accepted, "take back");
-  showPairs("rejected", relation.rejected, "take back");
+  showPairs("references", relation.references, "remove reference");
+  showPairs("accepted", relation.accepted, "withdraw");
+  showPairs("rejected", relation.rejected, "withdraw");
   $("export-tsv").disabled = $("export-ntriples").disabled = !relation.accepted.length;
   const heads = state.heads[relation.name] ?? relation.references.map((pair) => ({ entity: pair.head, label: pair.head_label }));
   const unique = [...new Map(heads.map((head) => [head.entity, head])).values()].slice(0, 5);
@@ -222,7 +222,7 @@ async function open(relation, head = undefined) {
   await refresh(relation.id);
   const first = head ?? state.heads[relation.name]?.[0]?.entity;
   if (first) await predict(first);
-  else { say(`${relation.name}: name a head to ask about`); $("head").focus(); }
+  else { say(`${relation.name}: enter a head`); $("head").focus(); }
 }
 
 function clearAnswers() {
@@ -235,7 +235,7 @@ function clearAnswers() {
 const pairKey = ({ head, tail }) => `${head}\n${tail}`;
 
 async function tryExample({ name, references, heads }) {
-  $("known").checked = true; // the dataset has answers to compare with
+  $("known").checked = true; // to compare the answers with the known facts
   const same = (relation) => relation.name === name && relation.references.map(pairKey).join() === references.map(pairKey).join();
   const relation = (await ask("api/relations")).find(same);
   const head = heads[0]?.entity;
@@ -257,7 +257,7 @@ async function showExamples() {
     remember(example.references);
     state.heads[example.name] = example.heads;
   }
-  $("examples").replaceChildren(...examples.slice(0, MOST_EXAMPLES).map((example) => make("li", {}, make(
+  $("examples").replaceChildren(...examples.slice(0, MAX_EXAMPLES).map((example) => make("li", {}, make(
     "button", { type: "button", onclick: told(() => tryExample(example)) },
     example.name, make("small", {}, example.references.map((pair) => `${pair.head_label} → ${pair.tail_label}`).join("; ")),
   ))));
@@ -267,23 +267,23 @@ async function showExamples() {
 
 function showNewPairs() {
   $("new-pairs").replaceChildren(...state.newPairs.map((pair, number) => make("li", {}, `${labelOf(pair.head)} → ${labelOf(pair.tail)}`, make(
-    "button", { type: "button", "aria-label": `leave out ${pair.head}, ${pair.tail}`, onclick: () => { state.newPairs.splice(number, 1); showNewPairs(); } }, "×",
+    "button", { type: "button", "aria-label": `remove ${pair.head}, ${pair.tail}`, onclick: () => { state.newPairs.splice(number, 1); showNewPairs(); } }, "×",
   ))));
 }
 
 function addPair() {
   const head = $("new-head").value.trim();
   const tail = $("new-tail").value.trim();
-  if (!head || !tail) throw problem("An example needs a head and a tail.", "Type both, then add the pair.");
+  if (!head || !tail) throw problem("A reference needs a head and a tail.", "Enter both, then add the pair.");
   state.newPairs.push({ head, tail });
   $("new-head").value = $("new-tail").value = "";
   showNewPairs();
-  say(`${state.newPairs.length} example pairs`);
+  say(`${state.newPairs.length} reference pairs`);
   $("new-head").focus();
 }
 
 async function importPairs(file) {
-  if (file.size > 1 << 20) throw problem(`${file.name} is larger than 1 MiB.`, "Give fewer examples: a handful is enough.");
+  if (file.size > 1 << 20) throw problem(`${file.name} is larger than 1 MiB.`, "Use fewer references: a handful is enough.");
   const lines = (await file.text()).replace(/^\uFEFF/, "").split(/\r\n|\n|\r/);
   const pairs = [];
   lines.forEach((line, number) => {
@@ -291,12 +291,12 @@ async function importPairs(file) {
     const cells = line.split(line.includes("\t") ? "\t" : ",").map((cell) => cell.trim().replace(/^"(.*)"$/, "$1"));
     if (cells.length === 3) cells.splice(1, 1); // head, relation, tail
     if (cells.length !== 2 || cells.includes("")) {
-      throw problem(`${file.name}, line ${number + 1}: not a head and a tail.`, "Write them in two columns, parted by a tab or a comma.");
+      throw problem(`${file.name}, line ${number + 1}: expected a head and a tail.`, "Write a head and a tail per line, separated by a tab or comma.");
     }
     pairs.push({ head: cells[0], tail: cells[1] });
   });
-  if (!pairs.length) throw problem(`${file.name} holds no pairs.`, "Write a head and a tail in each line.");
-  if (pairs.length > MOST_IMPORTED) throw problem(`${file.name} holds ${pairs.length} pairs.`, `At most ${MOST_IMPORTED} can be taught.`);
+  if (!pairs.length) throw problem(`${file.name} contains no pairs.`, "Write a head and a tail per line, separated by a tab or comma.");
+  if (pairs.length > MAX_IMPORTED) throw problem(`${file.name} contains ${pairs.length} pairs.`, `Use at most ${MAX_IMPORTED}.`);
   state.newPairs.push(...pairs);
   showNewPairs();
   say(`${pairs.length} pairs from ${file.name}; press Teach`);
@@ -308,30 +308,30 @@ async function predict(head, keep = null) {
   const relation = state.relation;
   const question = ++state.asked;
   const found = await ask(at(relation.id, "answers", { head, k: ANSWERS, known: $("known").checked }));
-  if (question !== state.asked || state.relation?.id !== relation.id) return; // something else was asked meanwhile
+  if (question !== state.asked || state.relation?.id !== relation.id) return; // something else was asked in the meantime
   state.head = found.head;
   $("head").value = found.head;
   state.answers = found.answers;
   for (const answer of found.answers) state.labels[answer.tail] = answer.label;
   showAnswers();
   const by = found.answers[0]?.confidence === null ? "score" : "confidence";
-  say(found.answers.length ? `${found.answers.length} answers for ${labelOf(head)}, by ${by}` : `No answers left for ${labelOf(head)}`);
+  say(found.answers.length ? `${found.answers.length} answers for ${labelOf(head)}, ranked by ${by}` : `No answers left for ${labelOf(head)}`);
   if (keep !== null && found.answers.length) await choose(Math.min(keep, found.answers.length - 1));
   else { state.chosen = -1; $("why").hidden = true; }
 }
 
-function figure({ score, confidence }) {
-  if (confidence === null) return [make("span", { class: "figure" }, `score ${score.toFixed(2)}`)];
+function confidenceOf({ score, confidence }) {
+  if (confidence === null) return [make("span", { class: "score" }, `score ${score.toFixed(2)}`)];
   const percent = `${Math.round(confidence * 100)} %`;
-  return [make("span", { class: "figure" }, make("meter", { min: 0, max: 1, value: confidence, "aria-label": "confidence" }), ` ${percent}`)];
+  return [make("span", { class: "score" }, make("meter", { min: 0, max: 1, value: confidence, "aria-label": "confidence" }), ` ${percent}`)];
 }
 
 function showAnswers() {
   $("answers").replaceChildren(...state.answers.map((answer, number) => {
-    const mark = isExample({ head: state.head, tail: answer.tail }) ? " ✓ said" : answer.known ? " in the data" : "";
+    const mark = isReference({ head: state.head, tail: answer.tail }) ? " ✓ reference" : answer.known ? " known" : "";
     return make("li", {},
       make("button", { type: "button", class: "answer", "aria-pressed": "false", onclick: told(async () => { await choose(number); $("why").scrollIntoView({ block: "nearest" }); }), onfocus: () => { state.chosen = number; } },
-        make("span", {}, `${number + 1}. ${answer.label}`, make("span", { class: "mark" }, mark)), ...figure(answer)),
+        make("span", {}, `${number + 1}. ${answer.label}`, make("span", { class: "mark" }, mark)), ...confidenceOf(answer)),
       make("button", { type: "button", class: "accept", "aria-label": `accept ${answer.label}`, title: "accept (a)", onclick: told(() => judgeAnswer(number, "accepted")) }, "✓"),
       make("button", { type: "button", class: "reject", "aria-label": `reject ${answer.label}`, title: "reject (r)", onclick: told(() => judgeAnswer(number, "rejected")) }, "✗"),
     );
@@ -354,25 +354,25 @@ async function choose(number, focus = true) {
   $("why").hidden = false;
 }
 
-function isExample(pair) {
+function isReference(pair) {
   return [...state.relation.references, ...state.relation.accepted].some((other) => pairKey(other) === pairKey(pair));
 }
 
 async function judgeAnswer(number, verdict) {
   const { tail, label } = state.answers[number];
   const pair = { head: state.head, tail };
-  const before = isExample(pair) ? "accepted" : null;
-  if (verdict === before) { say(`${label} is an example already`); return; }
+  const before = isReference(pair) ? "accepted" : null;
+  if (verdict === before) { say(`${label} is already a reference`); return; }
   state.lastVerdict = { relation: state.relation.id, ...pair, before };
   await judge(state.head, tail, verdict, number);
-  say(`${label} ${verdict}; the ranking has adapted`);
+  say(`${label} ${verdict}; ranking updated`);
 }
 
-async function takeBack() {
+async function undo() {
   const { head, tail, before } = state.lastVerdict;
   state.lastVerdict = null;
   await judge(head, tail, before, Math.max(0, state.chosen));
-  say("The last verdict was taken back");
+  say("Last verdict undone");
 }
 
 async function judge(head, tail, verdict, keep = null) {
@@ -459,7 +459,7 @@ function onKey(event) {
   const typing = event.target.matches("input:not([type=checkbox])");
   if (typing || event.ctrlKey || event.metaKey || event.altKey || $("token-dialog").open) return;
   if (event.key === "/" && state.relation) { event.preventDefault(); $("head").focus(); $("head").select(); return; }
-  if (event.key === "u" && state.lastVerdict && state.lastVerdict.relation === state.relation?.id) { told(takeBack)(); return; }
+  if (event.key === "u" && state.lastVerdict && state.lastVerdict.relation === state.relation?.id) { told(undo)(); return; }
   if (!state.answers.length) return;
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   if (step) {
@@ -482,7 +482,7 @@ $("import").addEventListener("change", told(async (event) => {
 $("teach").addEventListener("submit", told(async (event) => {
   event.preventDefault();
   if ($("new-head").value.trim() || $("new-tail").value.trim()) addPair();
-  if (!state.newPairs.length) throw problem("A relation needs at least one example.", "Add a pair, or take pairs from a file.");
+  if (!state.newPairs.length) throw problem("A relation needs at least one reference.", "Add a pair, or load pairs from a file.");
   await teach($("name").value.trim() || "relation", state.newPairs);
   state.newPairs = [];
   $("name").value = "";
@@ -491,7 +491,7 @@ $("teach").addEventListener("submit", told(async (event) => {
 $("ask").addEventListener("submit", told(async (event) => {
   event.preventDefault();
   const head = $("head").value.trim();
-  if (!head) throw problem("There is no head to ask about.", "Type an entity, then ask.");
+  if (!head) throw problem("No head given.", "Enter an entity first.");
   await predict(head);
 }));
 $("known").addEventListener("change", told(async () => { if (state.head !== null) await predict(state.head); }));
@@ -499,11 +499,11 @@ $("export-tsv").addEventListener("click", told(() => exportFacts("tsv", "tsv")))
 $("export-ntriples").addEventListener("click", told(() => exportFacts("ntriples", "nt")));
 $("delete").addEventListener("click", told(async () => {
   const { id, name } = state.relation;
-  if (!window.confirm(`Delete ${name} with all that was said of it?`)) return;
+  if (!window.confirm(`Delete ${name}, its references and its verdicts?`)) return;
   await ask(at(id), { method: "DELETE" });
   clearAnswers();
   await refresh(null);
-  say(`${name} was deleted`);
+  say(`${name} deleted`);
 }));
 document.addEventListener("keydown", onKey);
 offerEntities($("new-head"), () => $("new-tail").focus());
@@ -512,7 +512,7 @@ offerEntities($("head"), told(async (entity) => predict(entity)));
 
 told(async () => {
   const about = await ask("api/about");
-  $("about").textContent = `${about.dataset}, ${about.entities.toLocaleString("en")} entities. Teach a relation with a few examples; see what is missing, and why.`;
+  $("about").textContent = `${about.dataset}, ${about.entities.toLocaleString("en")} entities. Teach a relation from a few examples, predict missing facts, and see the evidence.`;
   const chosen = location.hash.slice(1);
   await showExamples();
   const relations = await refresh(chosen);
