@@ -50,19 +50,24 @@ def umls() -> FewShotDataset:
 def umls_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a few steps, calibrated."""
     from hire.inference.calibrate import calibrate
+    from hire.inference.fit import fit
     from hire.inference.model import load
-    from hire.training.pipeline import fit
     from hire.training.settings import preset
 
     settings = preset("fast").changed(
-        model={"dimension": 16, "learner_start": 0.1},
-        training={"steps": 3, "tasks": 4},
-        embedding={"steps": 20, "dimension": 16},
+        {
+            "model.dimension": 16,
+            "model.learner_start": 0.1,
+            "training.steps": 3,
+            "training.tasks": 4,
+            "embedding.steps": 20,
+            "embedding.dimension": 16,
+        }
     )
     directory = tmp_path_factory.mktemp("runs") / "umls"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HIRE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-        fit("umls-one", directory, settings)
+        fit("umls-one", directory, settings, calibrate=False)
     calibrate(load(directory), directory, (1, 3), draws=1)
     return directory
 
