@@ -85,6 +85,7 @@ def test_a_head_without_candidates_does_no_harm() -> None:
     scores = np.array([[-np.inf, -np.inf], [1, 0]], np.float32)
     outcomes = Outcomes.of(0, scores, np.array([0, 1]), np.array([0, 0]))
     assert np.isneginf(outcomes.shown[0]).all() and np.isneginf(outcomes.rest[0]).all()
+    assert np.isneginf(outcomes.novel[0]).all() and not np.isnan(outcomes.novel).any()
     assert report(fit(outcomes), outcomes)["reachable"] == 0.5
 
 

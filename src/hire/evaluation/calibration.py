@@ -120,7 +120,8 @@ def _novel(
     scores = np.where(other, -np.inf, shifted[rows[:, None], top])
     right[:, : top.shape[1]] = (top == columns[:, None]) & ~other
     for number, temperature in enumerate(TEMPERATURES):
-        totals = np.log(np.exp(shifted / temperature).sum(axis=1))
+        sums = np.exp(shifted / temperature).sum(axis=1)
+        totals = np.log(np.where(sums > 0, sums, 1))  # a head may have no candidate at all
         novel[:, : top.shape[1], number] = scores / temperature - totals[rows, None]
     return novel, right
 
