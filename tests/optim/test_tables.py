@@ -36,7 +36,7 @@ def test_it_goes_on_from_a_state_bit_for_bit() -> None:
 
     torch.manual_seed(0)
     start = torch.randn(5, 2)
-    whole, first, second = (RowTable(table, averaging=3) for table in (start.clone(), start.clone(), torch.zeros(5, 2)))
+    whole, first, second = (RowTable(table, ema=3) for table in (start.clone(), start.clone(), torch.zeros(5, 2)))
     run(whole, range(10))
     run(first, range(4))
     second.load(first.state())
@@ -47,7 +47,7 @@ def test_it_goes_on_from_a_state_bit_for_bit() -> None:
 
 def test_the_average_is_that_of_all_rows_at_every_update() -> None:
     torch.manual_seed(0)
-    table = RowTable(torch.randn(6, 3), averaging=4)
+    table = RowTable(torch.randn(6, 3), ema=4)
     average = table.weights.clone()
     for _ in range(20):
         table.update(torch.randperm(6)[:2], torch.randn(2, 3), rate=0.1)
