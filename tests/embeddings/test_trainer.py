@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 from hire.data.dataset import FewShotDataset
+from hire.data.graph import KnowledgeGraph
 from hire.embeddings.scores import EmbeddingName, logits, widths
-from hire.embeddings.trainer import EmbeddingSettings, _negative_loss, pretrain
+from hire.embeddings.settings import Embeddings, EmbeddingSettings
+from hire.embeddings.trainer import EmbeddingTrainer, _negative_loss
+from hire.errors import HireError
 
 MODELS = get_args(EmbeddingName)
 DIMENSION = 4
@@ -32,6 +35,14 @@ def slow(model: EmbeddingName, head: Tensor, relation: Tensor, tail: Tensor) -> 
     return float((h * r * t.conj()).sum().real)
 
 
+def learned(graph: KnowledgeGraph, settings: EmbeddingSettings) -> Embeddings:
+    """Embeddings after all steps."""
+    trainer = EmbeddingTrainer(graph, settings)
+    while trainer.step < trainer.steps:
+        trainer.train_step()
+    return trainer.embeddings()
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_scores_equal_those_of_the_papers(model: EmbeddingName) -> None:
     torch.manual_seed(0)
@@ -46,19 +57,45 @@ def test_scores_equal_those_of_the_papers(model: EmbeddingName) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_training_raises_true_triples_above_others(umls: FewShotDataset, model: EmbeddingName) -> None:
-    settings = EmbeddingSettings(model, dimension=16, batch_size=128, negatives=64, steps=400, rate=2e-2)
-    learned = pretrain(umls.graph, settings)
+    settings = EmbeddingSettings(model, dimension=16, batch_size=128, negatives=64, steps=400, learning_rate=2e-2)
+    found = learned(umls.graph, settings)
     heads, relations, tails = torch.from_numpy(np.array(umls.graph.triples, np.int64)).T
     for source, kind, target in ((heads, relations, tails), (tails, relations + len(umls.graph.relations), heads)):
-        scores = logits(model, 9.0, learned.entities[source], learned.relations[kind], learned.entities)
+        scores = logits(model, 9.0, found.entities[source], found.relations[kind], found.entities)
         rank = (scores > scores.gather(1, target[:, None])).sum(dim=1).float().mean().item()
         assert rank < 0.4 * len(umls.graph.entities) / 2  # chance is a half of all; several tails are true
 
 
 def test_the_same_seed_gives_the_same_embeddings(umls: FewShotDataset) -> None:
     settings = [EmbeddingSettings(dimension=8, batch_size=32, negatives=16, steps=20, seed=seed) for seed in (3, 3, 4)]
-    first, second, third = (pretrain(umls.graph, chosen).entities for chosen in settings)
+    first, second, third = (learned(umls.graph, chosen).entities for chosen in settings)
     assert torch.equal(first, second) and not torch.equal(first, third)
+
+
+def test_training_goes_on_where_it_was_left(umls: FewShotDataset) -> None:
+    settings = EmbeddingSettings(dimension=8, batch_size=32, negatives=16, steps=20)
+    first, second = (EmbeddingTrainer(umls.graph, settings) for _ in range(2))
+    for _ in range(7):
+        first.train_step()
+    second.load_state({name: part.clone() for name, part in first.state().items()})
+    while second.step < second.steps:
+        second.train_step()
+    whole = learned(umls.graph, settings)
+    assert torch.equal(second.embeddings().entities, whole.entities)
+    assert torch.equal(second.embeddings().relations, whole.relations)
+
+
+def test_a_small_graph_takes_no_more_than_its_epochs(umls: FewShotDataset) -> None:
+    both_directions = 2 * len(umls.graph.triples)
+    trainer = EmbeddingTrainer(umls.graph, EmbeddingSettings(dimension=8, batch_size=100, epochs=3))
+    assert trainer.steps == -(-3 * both_directions // 100)
+    assert EmbeddingTrainer(umls.graph, EmbeddingSettings(dimension=8, steps=5)).steps == 5
+
+
+@pytest.mark.parametrize("model", ["complex", "complex-n3"])
+def test_complex_vectors_need_two_halves(umls: FewShotDataset, model: EmbeddingName) -> None:
+    with pytest.raises(HireError, match="7 dimensions are odd"):
+        EmbeddingTrainer(umls.graph, EmbeddingSettings(model, dimension=7))
 
 
 @pytest.mark.parametrize("adversarial", [0.0, 0.5, 1.0])

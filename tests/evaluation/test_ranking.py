@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -10,20 +12,33 @@ from torch import Tensor
 from hire.data.dataset import FewShotDataset
 from hire.errors import HireError
 from hire.evaluation.ranking import evaluate, evaluate_draws, metrics, rank, rank_task
-from hire.systems.base import FewShotModel
+from hire.systems.base import FewShotSystem, Support
 from hire.systems.popularity import Popularity
 from hire.util.arrays import IntArray
 
 
-class Scripted(FewShotModel):
+class Untrained(FewShotSystem):
+    """A system without weights."""
+
+    settings_type = object
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {}
+
+    @classmethod
+    def restore(cls, *_: Any, **__: Any) -> Untrained:
+        return cls()
+
+
+class Scripted(Untrained):
     """Scores that depend on head and tail alone, with many ties."""
 
     name = "scripted"
 
-    def adapt(self, references: IntArray, candidates: IntArray | None = None) -> None:
+    def adapt(self, support: Support) -> None:
         pass
 
-    def score(self, relation: None, heads: IntArray, tails: IntArray) -> Tensor:
+    def score(self, state: None, heads: IntArray, tails: IntArray) -> Tensor:
         values = (np.asarray(heads)[:, None] * 7919 + np.asarray(tails)[None] * 104729) % 11
         return torch.from_numpy(values.astype(np.float32))
 
@@ -95,7 +110,7 @@ def test_the_report(umls: FewShotDataset) -> None:
     assert found["pessimistic"]["mrr"] <= found["realistic"]["mrr"] <= found["optimistic"]["mrr"]
 
 
-class ReferenceTails(FewShotModel):
+class ReferenceTails(Untrained):
     """The tails of references before all others."""
 
     name = "reference tails"
@@ -103,12 +118,12 @@ class ReferenceTails(FewShotModel):
     def __init__(self) -> None:
         self.seen: list[list[list[int]]] = []
 
-    def adapt(self, references: IntArray, candidates: IntArray | None = None) -> IntArray:
-        self.seen.append(np.asarray(references).tolist())
-        return references[:, 1]
+    def adapt(self, support: Support) -> IntArray:
+        self.seen.append(support.pairs.tolist())
+        return support.pairs[:, 1]
 
-    def score(self, relation: IntArray, heads: IntArray, tails: IntArray) -> Tensor:
-        return torch.from_numpy(np.isin(tails, relation).astype(np.float32)).expand(len(heads), -1)
+    def score(self, state: IntArray, heads: IntArray, tails: IntArray) -> Tensor:
+        return torch.from_numpy(np.isin(tails, state).astype(np.float32)).expand(len(heads), -1)
 
 
 def test_references_drawn_at_random(umls: FewShotDataset) -> None:
