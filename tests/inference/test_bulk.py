@@ -8,7 +8,8 @@ import pytest
 
 from hire.errors import HireError
 from hire.inference.bulk import Heads, Output, Question, answers_for, teach_from, write_answers, writer
-from hire.inference.model import Answer, TaughtRelation, load
+from hire.inference.model import load
+from hire.inference.relation import Answer, TaughtRelation
 
 NAMES = ["plant", "virus", "cell", "tissue", "organism"] * 60
 

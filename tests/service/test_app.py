@@ -10,7 +10,8 @@ from starlette.testclient import TestClient
 
 from hire.data.iri import PREFIX
 from hire.inference.bulk import Question, writer
-from hire.inference.model import Answer, TrainedModel
+from hire.inference.model import TrainedModel
+from hire.inference.relation import Answer
 from hire.service import relations as relations_module
 from hire.service.relations import RelationService
 from hire.service.store import RelationStore

@@ -109,10 +109,10 @@ class FewShotDataset:
             for members in [self._candidates(int(self.task_candidates[i]))]
         ]
 
-    def _candidates(self, number: int) -> IntArray | None:
-        if number == ALL_ENTITIES:
+    def _candidates(self, set_id: int) -> IntArray | None:
+        if set_id == ALL_ENTITIES:
             return None
-        return self.candidate_members[self.candidate_offsets[number] : self.candidate_offsets[number + 1]]
+        return self.candidate_members[self.candidate_offsets[set_id] : self.candidate_offsets[set_id + 1]]
 
     def split(self, split: str, shots: int = 1) -> list[Task]:
         """The tasks of a split; an error if one has too few triples for so many references and a query."""

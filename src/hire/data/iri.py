@@ -1,7 +1,7 @@
-"""Names as IRIs and back: one rule for whatever is exported as RDF, undone when it is read again.
+"""Names as IRIs and back: one rule for everything that is exported as RDF, and its inverse for reading.
 
 A name is an IRI if it is valid (RFC 3987) and begins with `scheme://` or `urn:namespace:`, as in
-`http://example.org/rome` or `urn:isbn:0451450523`. Any other name is percent-encoded behind a prefix:
+`http://example.org/rome` or `urn:isbn:0451450523`. Any other name is percent-encoded after a prefix:
 `concept:city:rome` is a name of NELL's, not an IRI, and becomes `urn:hire:concept%3Acity%3Arome`.
 """
 
@@ -28,7 +28,7 @@ def is_iri(name: str) -> bool:
 
 @lru_cache(1 << 16)
 def iri_of(name: str, prefix: str = PREFIX) -> str:
-    """The name itself if it is an IRI, otherwise the name percent-encoded behind a prefix."""
+    """The name itself if it is an IRI, otherwise the prefix and the percent-encoded name."""
     return name if is_iri(name) and not name.startswith(PREFIX) else prefix + quote(name, safe="")
 
 

@@ -50,21 +50,21 @@ def _open_published(directory: Path) -> FewShotDataset:
         f"hire {__version__}",
         *([name, stat.st_size, stat.st_mtime_ns] for name in FILES if (stat := _stat(directory / name)) is not None),
     ]
-    place = hashlib.sha256(str(directory).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    ready = cache_directory() / f"{directory.name}-{place}"
-    if (ready / MANIFEST).exists():
+    digest = hashlib.sha256(str(directory).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    cached = cache_directory() / f"{directory.name}-{digest}"
+    if (cached / MANIFEST).exists():
         try:
-            dataset = FewShotDataset.open(ready)
+            dataset = FewShotDataset.open(cached)
             if dataset.origin.get("state") == state:
                 return dataset
         except HireError:  # a damaged cache is written again
             pass
     dataset = read_published(directory)
     try:
-        replace(dataset, origin={**dataset.origin, "state": state}).save(ready, overwrite=True)
+        replace(dataset, origin={**dataset.origin, "state": state}).save(cached, overwrite=True)
     except HireError:  # without a cache, the dataset in memory will do
         return dataset
-    return FewShotDataset.open(ready)
+    return FewShotDataset.open(cached)
 
 
 def _stat(path: Path) -> os.stat_result | None:

@@ -39,8 +39,8 @@ def context_svg(context: dict[str, Any]) -> str:
                 text(x + gap, y - 1, found["entity"], "", anchor),
                 text(x + gap, y + 12, found["relation"], "relation", anchor),
             ]
-    places = spread(min(len(between), MOST_ROWS // 2), height)
-    for relations, y in zip(between.values(), places, strict=False):
+    heights = spread(min(len(between), MOST_ROWS // 2), height)
+    for relations, y in zip(between.values(), heights, strict=False):
         lines += [line("shared-edge", x, middle, WIDTH / 2, y) for x in POLES.values()]
         words = " · ".join(dict.fromkeys(relations[side] for side in ("head", "tail") if side in relations))
         marks += [

@@ -147,7 +147,7 @@ def test_ambiguous_keys_are_found(tmp_path: Path) -> None:
         rel2candidates__json={name: ["a", "b", "c", "d"] for name in ("r", "br", "r2", "r3")},
         e1rel_e2__json=true,
     )
-    assert any("the key 'abr' stands for" in found for found in problems(directory))
+    assert any("the key 'abr' means both" in found for found in problems(directory))
 
 
 def test_all_problems_are_listed_not_only_the_first(tmp_path: Path) -> None:

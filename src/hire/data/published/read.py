@@ -404,7 +404,7 @@ class _LayoutReader:
                 key = entities[int(head)] + relation
                 if key in owners:
                     other = entities[owners[key][0]], owners[key][1]
-                    message = f"the key {key!r} stands for {other} and for {(entities[int(head)], relation)}"
+                    message = f"the key {key!r} means both {other} and {(entities[int(head)], relation)}"
                     self.wrong(name, message, self._line(name, key), "rename one of the entities")
                 else:
                     owners[key] = int(head), relation

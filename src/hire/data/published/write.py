@@ -42,10 +42,10 @@ def write_published(dataset: FewShotDataset, directory: Path, *, overwrite: bool
                 )
     documents: dict[str, Any] = {
         "e1rel_e2.json": {key: tails for key, (_, tails) in true_tails.items()},
-        "ent2ids": {name: number for number, name in enumerate(names)},
+        "ent2ids": {name: entity for entity, name in enumerate(names)},
         "relation2ids": {
-            name: number
-            for number, name in enumerate([n for name in background for n in (name, name + INVERSE_SUFFIX)])
+            name: relation
+            for relation, name in enumerate([n for name in background for n in (name, name + INVERSE_SUFFIX)])
         },
     }
     for split, file in TASK_FILES.items():

@@ -66,7 +66,7 @@ def read_rdf(path: Path, format: str, source_number: int = 0, *, language: str =
 def collect(quads: Iterable[Quad], table: TripleTable, language: str, blank_prefix: str = "_:b") -> None:
     """Sort statements into the triples, labels and types of a table.
 
-    Blank nodes are numbered as they appear. An IRI that stands for a name (see `hire.data.iri`) is that name again.
+    Blank nodes are numbered as they appear. An IRI that encodes a name (see `hire.data.iri`) becomes that name.
     """
     skipped, add_label, add_type = table.skipped, table.labels.append, table.types.append
     language = language.lower()
