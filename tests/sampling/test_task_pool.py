@@ -49,7 +49,7 @@ def test_kinds_of_tasks(umls: FewShotDataset, nell_one: FewShotDataset) -> None:
     assert set(TaskPool(nell_one, "in-train", TaskShares()).kinds) == {"train", "background", "types"}
     both, one = (TaskPool(umls, "tasks", TaskShares(inverse=inverse)) for inverse in (True, False))
     assert len(both) == 2 * len(one) == 2 * umls.split_sizes["train"]
-    with pytest.raises(HireError, match="no relation has 1000 triples"):
+    with pytest.raises(HireError, match="no relation has the 1000 triples"):
         TaskPool(umls, "tasks", TaskShares(), fewest_facts=1000)
 
 
