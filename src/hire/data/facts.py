@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hire.errors import HireError
-from hire.util.arrays import IntArray, distinct
+from hire.util.arrays import IntArray, contains, distinct
 
 
 class Facts:
@@ -45,11 +45,7 @@ class Facts:
 
     def contain(self, heads: Any, relations: Any, tails: Any) -> NDArray[np.bool_]:
         """Whether facts are known; the arguments are broadcast."""
-        keys = self.keys_of(heads, relations, tails)
-        if not len(self.keys):
-            return np.zeros(np.shape(keys), bool)
-        positions = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.asarray(self.keys[positions] == keys)
+        return contains(self.keys, self.keys_of(heads, relations, tails))
 
     def of_relations(self, relations: IntArray) -> Facts:
         """The facts of some relations only: fewer keys are faster to search."""

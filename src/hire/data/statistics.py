@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hire.data.dataset import SPLITS, FewShotDataset
 from hire.data.graph import MAX_NEIGHBORS, KnowledgeGraph
 from hire.progress import track
-from hire.util.arrays import IntArray, distinct, expand_rows
+from hire.util.arrays import IntArray, contains, distinct, expand_rows
 
 PAIRS_AT_ONCE = 1 << 18
 
@@ -57,7 +57,7 @@ def _shared_elements(
             small, large = np.where(swap, second, first), np.where(swap, first, second)
             positions, rows = expand_rows(offsets, small)
             wanted = large[rows].astype(np.int64) * len(names) + keys[positions] % len(names)
-            found = keys[np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)] == wanted
+            found = contains(keys, wanted)
             counts[start : start + len(small)] = np.bincount(rows[found], minlength=len(small))
             advance(len(small))
     return counts

@@ -14,7 +14,7 @@ from hire.data.dataset import FewShotDataset, Task
 from hire.errors import HireError
 from hire.progress import track
 from hire.systems.base import FewShotSystem, Support
-from hire.util.arrays import IntArray
+from hire.util.arrays import IntArray, positions_in
 from hire.util.randomness import random_stream
 
 RANKS = ("realistic", "optimistic", "pessimistic")
@@ -81,8 +81,8 @@ def rank_queries(
         part = slice(start, start + at_once)
         scores = system.score(state, queries[part, 0], candidates).numpy()
         rows, tails = dataset.facts.all_tails(queries[part, 0], relation)
-        columns = np.minimum(np.searchsorted(candidates, tails), len(candidates) - 1)
-        others = (candidates[columns] == tails) & (tails != queries[part, 1][rows])
+        columns = positions_in(candidates, tails)
+        others = (columns >= 0) & (tails != queries[part, 1][rows])
         parts.append(rank(scores, true[part], rows[others], columns[others]))
     return Ranks.joined(parts)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hire.data.graph import KnowledgeGraph
-from hire.util.arrays import IntArray, distinct, expand_rows
+from hire.util.arrays import IntArray, distinct, expand_rows, positions_in
 
 TIE = 1e-9  # far below any difference in similarity
 
@@ -91,7 +91,6 @@ class Likeness:
         sums = np.concatenate([[0], np.cumsum(weights[graph.neighbors[:, 0]])])[graph.offsets]
         degrees = graph.degrees[members] + 1
         similarity = (sums[members + 1] - sums[members]) / degrees - TIE / degrees  # ties: higher degree first
-        positions = np.searchsorted(members, examples)
-        present = members[np.minimum(positions, len(members) - 1)] == examples
-        similarity[positions[present]] = np.inf
+        positions = positions_in(members, examples)
+        similarity[positions[positions >= 0]] = np.inf
         return np.sort(members[np.argpartition(-similarity, limit)[:limit]])

@@ -1,4 +1,4 @@
-"""Arrays of integers: distinct values, and rows of different lengths in compressed form."""
+"""Arrays of integers: distinct values, lookups in sorted ones, and rows of different lengths in compressed form."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 IntArray = NDArray[np.signedinteger[Any]]
+FloatArray = NDArray[np.float32]
 
 
 def distinct(values: NDArray[Any]) -> NDArray[Any]:
@@ -36,13 +37,23 @@ def expand_rows(
     return np.arange(len(owners)) - firsts[owners] + starts[owners], owners
 
 
-FloatArray = NDArray[np.float32]
+def contains(ordered: IntArray, wanted: Any) -> NDArray[np.bool_]:
+    """Whether each value is among sorted ones."""
+    wanted = np.asarray(wanted)
+    if not len(ordered):
+        return np.zeros(wanted.shape, bool)
+    return np.asarray(ordered[_lower_bound(ordered, wanted)] == wanted)
 
 
 def positions_in(ordered: IntArray, wanted: Any) -> NDArray[np.int64]:
-    """The position of each number among sorted, distinct ones, -1 where it is not there."""
+    """The position of each value among sorted, distinct ones, -1 where it is not there."""
     wanted = np.asarray(wanted)
     if not len(ordered):
         return np.full(wanted.shape, -1)
-    positions = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+    positions = _lower_bound(ordered, wanted)
     return np.where(ordered[positions] == wanted, positions, -1)
+
+
+def _lower_bound(ordered: IntArray, wanted: NDArray[Any]) -> NDArray[np.int64]:
+    """The position of the first sorted value that is not below each wanted one, or of the last value."""
+    return np.asarray(np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1))
