@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hire.systems.path.graph import Edges, EvidenceGraph
 from hire.systems.path.reduced import ReducedGraph
 from hire.systems.path.rules import PATH_FIGURES, Rules, paths_between
-from hire.util.arrays import FloatArray, IntArray, expand_rows
+from hire.util.arrays import FloatArray, IntArray, expand_rows, positions_in
 
 KIND_FEATURES = (  # of each kind of edge
     "head similarity",  # of the entities it leaves to the reference heads, by the kinds of edges they have
@@ -184,8 +184,8 @@ class ReferenceEvidence:
         wanted = entities[:, None] + np.arange(len(self.pairs)) * self.graph.entity_count
         if not len(keys):
             return np.zeros(wanted.shape, np.float32)
-        places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return np.where(keys[places] == wanted, parts[places], np.float32(0))
+        places = positions_in(keys, wanted)
+        return np.where(places >= 0, parts[places], np.float32(0))
 
     @cached_property
     def _similar_kinds(self) -> FloatArray:
@@ -254,8 +254,8 @@ class ReferenceEvidence:
     def entity_features(self, entities: IntArray) -> FloatArray:
         """The features of some entities, [entities, ENTITY_FEATURES]; those that were computed last are kept."""
         known, features = self._computed
-        places = np.minimum(np.searchsorted(known, entities), max(0, len(known) - 1))
-        new = np.unique(entities[known[places] != entities] if len(known) else entities)
+        places = positions_in(known, entities)
+        new = np.unique(entities[places < 0])
         if len(new):
             of_new = self._compute_features(new)
             if len(known) + len(new) > MOST_KEPT:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hire.systems.path.graph import Edges, EvidenceGraph
-from hire.util.arrays import FloatArray, IntArray
+from hire.util.arrays import FloatArray, IntArray, contains, positions_in
 
 
 class ReducedGraph(EvidenceGraph):
@@ -45,7 +45,7 @@ class ReducedGraph(EvidenceGraph):
         return self._present(super().leaving_over(entities, kinds))
 
     def _present(self, edges: Edges) -> Edges:
-        present = _places(self._removed, edges.numbers) < 0
+        present = ~contains(self._removed, edges.numbers)
         return edges if present.all() else Edges(edges.owners[present], edges.numbers[present])
 
     def profiles(self, entities: IntArray, hidden: int | None = None) -> Edges:
@@ -56,7 +56,7 @@ class ReducedGraph(EvidenceGraph):
 
     def entry_counts(self, entries: IntArray) -> NDArray[np.int64]:
         """How many edges some entries of profiles stand for."""
-        places = _places(self._entries_less, entries)
+        places = positions_in(self._entries_less, entries)
         return np.where(places >= 0, self._counts_left[places], self.profile_counts[entries])
 
     def log_fans_of(self, edges: IntArray) -> FloatArray:
@@ -65,20 +65,12 @@ class ReducedGraph(EvidenceGraph):
         at_target = self._entries(self.targets[edges], self.inverse(self.kinds[edges]))
         log_fans = self.log_fans[edges]
         for column, entries in enumerate((at_source, at_target)):
-            places = _places(self._entries_less, entries)
+            places = positions_in(self._entries_less, entries)
             fewer = np.flatnonzero(places >= 0)
             log_fans[fewer, column] = np.log(np.maximum(self._counts_left[places[fewer]], 1))
         return log_fans
 
     def degrees_of(self, entities: IntArray) -> NDArray[np.int64]:
         """The number of edges that leave some entities."""
-        places = _places(self.ends, entities)
+        places = positions_in(self.ends, entities)
         return self.degrees[entities] - np.where(places >= 0, self._degrees_less[places], 0)
-
-
-def _places(some: NDArray[np.int64], wanted: IntArray) -> NDArray[np.int64]:
-    """The place of each number among some sorted ones, or -1 where it is not among them."""
-    if not len(some):
-        return np.full(np.shape(wanted), -1)
-    places = np.minimum(np.searchsorted(some, wanted), len(some) - 1)
-    return np.where(some[places] == wanted, places, -1)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hire.systems.path.graph import EvidenceGraph
-from hire.util.arrays import FloatArray, IntArray
+from hire.util.arrays import FloatArray, IntArray, positions_in
 
 PATH_FIGURES = (  # of each kind of edge and a pair; in the mean over references, the first is a share of them
     "links",  # it links the head to the tail
@@ -79,8 +79,8 @@ def _two_hops(
         return keys, np.zeros(0)
     entries = graph.profiles(middles, hidden)
     reached = first[entries.owners].astype(np.int64) * graph.kind_count + graph.profile_kinds[entries.numbers]
-    found = np.minimum(np.searchsorted(keys, reached), len(keys) - 1)
-    same = keys[found] == reached
+    found = positions_in(keys, reached)
+    same = found >= 0
     ends = np.bincount(found[same], graph.entry_counts(entries.numbers[same]), minlength=len(keys))
     return keys, ends.astype(np.float64)
 
@@ -101,13 +101,6 @@ class Rules:
         support = np.bincount(places, minlength=len(keys)) / len(references)
         confidence = np.bincount(places, 1 / np.maximum(ends, 1), minlength=len(keys)) / len(references)
         return cls(keys, support.astype(np.float32), confidence.astype(np.float32))
-
-    def find(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The number of each path's rule, or the number of rules where it is none."""
-        if not len(self.keys):
-            return np.zeros(len(keys), np.int64)
-        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[places] == keys, places, len(self.keys))
 
 
 def _present(kinds: IntArray, count: int) -> NDArray[np.bool_]:

@@ -17,7 +17,7 @@ from hire.systems.path.features import ENTITY_FEATURES, ReferenceEvidence
 from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.settings import PathTrainingSettings
 from hire.systems.path.walks import TailInputs, Tails, Walks, walks
-from hire.util.arrays import IntArray
+from hire.util.arrays import IntArray, positions_in
 from hire.util.randomness import random_stream
 
 NEVER = -1e4  # a logit
@@ -107,8 +107,8 @@ class PathTasks:
         appeal = self._appeal(evidence, queries[:, 0], pool)
         appeal += 0.5 * generator.gumbel(size=appeal.shape)
         rows, true = self._facts.all_tails(queries[:, 0], number)
-        places = np.minimum(np.searchsorted(pool, true), len(pool) - 1)
-        known = pool[places] == true
+        places = positions_in(pool, true)
+        known = places >= 0
         appeal[rows[known], places[known]] = -np.inf
         hard, drawn = settings.hard_negatives, settings.random_negatives
         width = 1 + hard + drawn

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hire.systems.path.features import FEATURE, HEAD, TAIL, ReferenceEvidence
 from hire.systems.path.graph import Edges
-from hire.util.arrays import FloatArray, IntArray, expand_rows, row_offsets
+from hire.util.arrays import FloatArray, IntArray, expand_rows, positions_in, row_offsets
 
 PAIR_FEATURES = (  # of a head and a tail
     "is the head",
@@ -300,8 +300,8 @@ def _rule_features(
     numbers, owners = expand_rows(offsets, middles[via])
     kinds = graph.kinds[first.numbers[order[numbers]]].astype(np.int64)
     last_kinds = graph.inverse(graph.kinds[third.numbers[via[owners]]])
-    found = rules.find(kinds * graph.kind_count + last_kinds)
-    hits = np.flatnonzero(found < len(rules.keys))
+    found = positions_in(rules.keys, kinds * graph.kind_count + last_kinds)
+    hits = np.flatnonzero(found >= 0)
     targets, found = third.targets[via[owners[hits]]], found[hits]
     best = torch.zeros(pair_count, 2)
     figures = _float(np.stack([rules.support[found], rules.confidence[found]], axis=1))
