@@ -16,7 +16,7 @@ from hire.data.dataset import FewShotDataset
 from hire.data.facts import Facts
 from hire.data.graph import KnowledgeGraph
 from hire.data.types import Types
-from hire.util.arrays import FloatArray, IntArray, expand_rows, row_offsets
+from hire.util.arrays import FloatArray, IntArray, expand_rows, positions_in, row_offsets
 
 MAX_FAN = 300  # edges of one kind that are walked from an entity; hubs have more, of which these are a fixed sample
 MAX_DEGREE = 1_000  # an entity with more edges is reached, but not passed by the middle hop of a walk of three
@@ -143,11 +143,7 @@ class EvidenceGraph:
 
     def _entries(self, entities: IntArray, kinds: IntArray | int) -> NDArray[np.int64]:
         """The number of the profile's entry of each entity and kind, or -1."""
-        wanted = np.asarray(entities, np.int64) * self.kind_count + kinds
-        if not len(self.profile_keys):
-            return np.full(wanted.shape, -1)
-        places = np.minimum(np.searchsorted(self.profile_keys, wanted), len(self.profile_keys) - 1)
-        return np.where(self.profile_keys[places] == wanted, places, -1)
+        return positions_in(self.profile_keys, np.asarray(entities, np.int64) * self.kind_count + kinds)
 
     def tuple_rarity(self, edges: NDArray[np.int64]) -> FloatArray:
         """How much it says of an entity that an edge leaves it for just this target: as `rarity`, of the tuple."""
