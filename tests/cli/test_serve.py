@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from hire.training.pipeline import fit
+from hire.inference.fit import fit
 from tests.service.conftest import EXAMPLES, references
-from tests.training.test_pipeline import SETTINGS
+from tests.support import small_settings
 
 SECONDS = 120  # on a busy machine; a service that hangs is ended then
 
@@ -29,7 +29,7 @@ def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cache = str(tmp_path_factory.getbasetemp() / "cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HIRE_CACHE", cache)
-        fit("umls-one", run, SETTINGS.changed(training={"steps": 1}))
+        fit("umls-one", run, small_settings("hire", training__steps=1))
     return run
 
 
