@@ -98,6 +98,19 @@ def test_the_commands_of_a_document_exist(document: Path) -> None:
         check_command(words, whole=False)
 
 
+def options(command: click.Command) -> set[str]:
+    """All options of a command and of those below it."""
+    own = {name for parameter in command.params for name in [*parameter.opts, *parameter.secondary_opts]}
+    return own.union(*map(options, getattr(command, "commands", {}).values()))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_the_options_that_a_document_mentions_exist(document: Path) -> None:
+    text = BLOCK.sub("", document.read_text("utf-8"))
+    mentioned = {name for span in re.findall(r"`([^`]+)`", text) for name in re.findall(r"(?<!\S)--[\w-]+", span)}
+    assert mentioned <= options(command_line)
+
+
 @pytest.mark.parametrize(
     "line",
     [
