@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from hire.training.settings import PRESETS, preset
+from hire.training.settings import preset
 
 
 def test_it_trains_compares_and_answers(
     run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(PRESETS, "best", preset("best").changed(embedding={"steps": 20}))
+    short_embeddings = preset("best").changed({"embedding.steps": 20})
+    monkeypatch.setattr("hire.training.settings.preset", lambda _name: short_embeddings)
     short = ("demo", "--path-steps", "1", "--steps")
     first = run(*short, "3")
     assert first.exit_code == 0
@@ -25,11 +26,11 @@ def test_it_trains_compares_and_answers(
         "Taught: ",
         "part_of",
         "confidence",
-        "/curves.svg",
+        "curves.svg",
         "hire serve runs/demo",
     ):
         assert expected in first.stdout
-    assert (tmp_path / "runs" / "demo" / "curves.svg").is_file()
+    assert (tmp_path / "runs" / "demo" / "members" / "hire" / "curves.svg").is_file()
     again = run(*short, "3")
     assert again.exit_code == 0 and again.stdout == first.stdout
     other = run(*short, "4")

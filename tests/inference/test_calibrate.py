@@ -61,7 +61,7 @@ def test_a_damaged_one_is_told(umls_run: Path, tmp_path: Path, content: str) -> 
     if content == '{"weights": 1}':
         assert not load(run).calibrations
         return
-    with pytest.raises(HireError, match="is no calibration"):
+    with pytest.raises(HireError, match="is not a calibration"):
         load(run)
 
 

@@ -40,7 +40,7 @@ def test_the_graph_tells_paths_and_what_is_shared(dataset: FewShotDataset) -> No
     explanation = relation.explain("cid", "mia")
     found = json.loads(json.dumps(explanation.to_dict()))
     assert [found[key] for key in ("relation", "head", "tail", "confidence")] == ["coach", "cid", "mia", None]
-    assert found["score"] == relation.score([("cid", "mia")])[0]
+    assert found["score"] == relation.score([("cid", "mia")])[0].score
     first, second = found["rules"]
     assert first["text"] == "coach(h, t) <- plays_for(h, x), led_by(x, t): 2 of 2 references"
     assert first["kinds"] == ["plays_for", "led_by"] and first["paths"] == [["cid", "z", "mia"]]
@@ -78,6 +78,8 @@ def test_embeddings_tell_the_most_similar_reference(dataset: FewShotDataset) -> 
 
 def test_a_models_own_evidence_comes_first(dataset: FewShotDataset) -> None:
     class Explains(Popularity):
+        capabilities = frozenset({"explain"})
+
         def explain(self, relation: Any, head: int, tail: int, *, most: int = 10) -> Evidence:
             rule = Rule((0, 1, 7), 1, 2, 0.5, (Path((head, 3, 4, tail), 0.5),))
             return Evidence(1.5, (rule,), (SharedTuple(3, 9, 1, 2, 0.25),), SimilarReference(0, 6, 0.5, 0.75))

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +16,28 @@ import torch
 from click.testing import Result
 
 from hire.data.dataset import FewShotDataset
-from hire.embeddings.trainer import EmbeddingSettings, EmbeddingTrainer, pretrain
+from hire.embeddings.settings import EmbeddingSettings
+from hire.embeddings.trainer import EmbeddingTrainer, TripleBatch
 from hire.errors import HireError
+from hire.inference.fit import fit
 from hire.inference.model import load
-from hire.systems.ensemble import HirePath
-from hire.systems.hire.model import Hire
-from hire.systems.hire.settings import HireSettings
-from hire.systems.hire.trainer import TrainingSettings
-from hire.systems.path.settings import PathSettings, PathTrainingSettings
-from hire.training.pipeline import embeddings_of, embeddings_path, fit
-from hire.training.run import CONFIG, METRICS, MODEL, PATH_MODEL, PATH_STATE, STATE, weights_fingerprint
-from hire.training.settings import FitSettings, RunSettings
+from hire.systems.base import Support
+from hire.systems.ensemble import Ensemble
+from hire.training.card import CARD
+from hire.training.embedding import embeddings_of, embeddings_path
+from hire.training.loop import CURVES, METRICS, STATE
+from hire.training.run import CONFIG, MEMBERS, MODEL, weights_fingerprint
+from hire.training.settings import RunSettings
 from hire.util.tensors import load_tensors
 from tests.conftest import write_layout
+from tests.support import small_settings
 
-MODEL_SETTINGS = HireSettings(dimension=8, inner_negatives=16)
-TRAINING = TrainingSettings(steps=12, tasks=4, queries=4, negatives=16, inner_negatives=8, context_references=2)
+SETTINGS = small_settings("hire", training__steps=12, training__tasks=4, selection__evaluate_every=5)
 EMBEDDING = EmbeddingSettings(dimension=8, batch_size=64, negatives=16, steps=20)
-SETTINGS = RunSettings(MODEL_SETTINGS, TRAINING, EMBEDDING, FitSettings(evaluate_every=5))
 
 
-def fit_umls(run: Path, *, training: TrainingSettings = TRAINING, **options: Any) -> dict[str, Any]:
-    return fit("umls-one", run, replace(SETTINGS, training=training), **options)
+def fit_umls(run: Path, settings: RunSettings = SETTINGS, **options: Any) -> dict[str, Any]:
+    return fit("umls-one", run, settings, calibrate=False, **options)
 
 
 def same(one: Path, other: Path) -> bool:
@@ -50,14 +49,30 @@ def test_a_run_holds_what_is_needed(tmp_path: Path) -> None:
     best = fit_umls(tmp_path / "run")
     assert best["finished"] and best["steps"] == 12 and best["step"] in (5, 10, 12)
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names == {CONFIG, MODEL, STATE, METRICS, "README.md", "curves.svg"}
+    assert names == {CONFIG, MODEL, STATE, METRICS, CARD, CURVES}
     steps = [json.loads(line)["step"] for line in (tmp_path / "run" / METRICS).read_text().splitlines()]
     assert steps == [5, 10, 12]
     trained = load(tmp_path / "run")
-    model, dataset = trained.model, trained.dataset
+    system, dataset = trained.system, trained.dataset
     assert dataset.name == "umls-one"
-    figures = [model.score(model.adapt(task.pairs[:3]), task.pairs[:5, 0], task.pairs[:5, 1]) for task in dataset.tasks]
-    assert all(scores.isfinite().all() for scores in figures)
+    scores = [
+        system.score(system.adapt(Support(task.pairs[:3])), task.pairs[:5, 0], task.pairs[:5, 1])
+        for task in dataset.tasks
+    ]
+    assert all(found.isfinite().all() for found in scores)
+
+
+def test_the_config_says_what_the_run_is(tmp_path: Path) -> None:
+    fit_umls(tmp_path / "run")
+    config = json.loads((tmp_path / "run" / CONFIG).read_text())
+    assert config["system"] == "hire" and config["settings"]["training"]["steps"] == 12
+    assert {"hire", "python", "torch", "numpy"} == config["versions"].keys()
+    assert config["commit"] is None or len(config["commit"]) == 40
+    assert config["teaching"]["max_candidates"] == 20_000 and config["settings"]["model"]["rejection_weight"] == 0.3
+    (tmp_path / "run" / CONFIG).write_text(json.dumps({**config, "format": 3}))
+    with pytest.raises(HireError, match="has format 3; this version reads format 4") as caught:
+        load(tmp_path / "run")
+    assert "train again" in str(caught.value.problems[0].remedy)
 
 
 def test_interrupted_and_resumed_equals_uninterrupted_bit_for_bit(tmp_path: Path) -> None:
@@ -70,57 +85,76 @@ def test_interrupted_and_resumed_equals_uninterrupted_bit_for_bit(tmp_path: Path
     assert (tmp_path / "whole" / METRICS).read_text() == (tmp_path / "parts" / METRICS).read_text()
 
 
-def test_the_path_level_is_trained_after_the_others_and_resumed_bit_for_bit(tmp_path: Path) -> None:
-    settings = replace(
-        SETTINGS, path=PathSettings(members=2), path_training=PathTrainingSettings(steps=6, tasks=1, queries=3)
-    )
-    fit("umls-one", tmp_path / "whole", settings)
+def test_the_members_of_an_ensemble_are_trained_in_turn_and_resumed_bit_for_bit(tmp_path: Path) -> None:
+    settings = small_settings("ensemble", hire__training__steps=6, path__training__steps=4)
+    fit_umls(tmp_path / "whole", settings)
     stops = 0
-    while not fit("umls-one", tmp_path / "parts", settings, resume=stops > 0, max_minutes=1e-9)["finished"]:
+    while not fit_umls(tmp_path / "parts", settings, resume=stops > 0, max_minutes=1e-9)["finished"]:
         stops += 1
-        assert isinstance(load(tmp_path / "parts").model, Hire)  # as far as it is
-    assert stops >= 16
-    assert same(tmp_path / "whole" / PATH_MODEL, tmp_path / "parts" / PATH_MODEL)
-    assert same(tmp_path / "whole" / MODEL, tmp_path / "parts" / MODEL)
-    assert not (tmp_path / "parts" / PATH_STATE).exists()
+        with pytest.raises(HireError, match="has no weights yet") as caught:
+            load(tmp_path / "parts")
+        assert "--resume" in str(caught.value.problems[0].remedy)
+    assert stops >= 8
+    for name in ("hire", "path"):
+        assert same(tmp_path / "whole" / MEMBERS / name / MODEL, tmp_path / "parts" / MEMBERS / name / MODEL)
     trained = load(tmp_path / "whole")
-    model = trained.model
-    assert isinstance(model, HirePath)
-    pairs = trained.dataset.split("test")[0].pairs
-    candidates = np.arange(40)
-    joined = model.score(model.adapt(pairs[:3], candidates), pairs[:4, 0], candidates)
-    paths = model.path.score(model.path.adapt(pairs[:3]), pairs[:4, 0], candidates)
-    hire = model.hire.score(model.hire.adapt(pairs[:3], candidates), pairs[:4, 0], candidates)
-    weight = settings.path.hire_weight * model.hire.network.log_temperature.exp().item()
-    assert torch.allclose(joined, paths + weight * hire, atol=1e-5)
-    explained = model.explain(model.adapt(pairs[:3], candidates), int(pairs[0, 0]), 7)
+    system = trained.system
+    assert isinstance(system, Ensemble)
+    pairs, candidates = trained.dataset.split("test")[0].pairs, np.arange(40)
+    support = Support(np.asarray(pairs[:3]), candidates)
+    joined = system.score(system.adapt(support), pairs[:4, 0], candidates)
+    path, hire = (
+        system.members[name].score(system.members[name].adapt(support), pairs[:4, 0], candidates)
+        for name in ("path", "hire")
+    )
+    assert torch.allclose(joined, path + 0.3 * system.members["hire"].scale * hire, atol=1e-5)
+    explained = system.explain(system.adapt(support), int(pairs[0, 0]), 7)
     assert explained.score == pytest.approx(joined[0, 7].item(), abs=1e-4)
     before = weights_fingerprint(tmp_path / "whole")
-    (tmp_path / "whole" / PATH_MODEL).write_bytes((tmp_path / "whole" / MODEL).read_bytes())
+    weights = tmp_path / "whole" / MEMBERS / "path" / MODEL
+    weights.write_bytes((tmp_path / "whole" / MEMBERS / "hire" / MODEL).read_bytes())
     assert weights_fingerprint(tmp_path / "whole") != before  # what was calibrated before is so no more
     with pytest.raises(HireError, match="does not fit the settings"):
         load(tmp_path / "whole")
 
 
+def test_weights_that_are_not_set_are_chosen_on_dev(tmp_path: Path) -> None:
+    members = {
+        "translation": {"system": "mean-translation", "embedding": {"steps": 20, "dimension": 8}},
+        "popularity": {},
+    }
+    settings = RunSettings.of("ensemble", {"members": members})
+    found = fit_umls(tmp_path / "run", settings)
+    system = load(tmp_path / "run").system
+    assert isinstance(system, Ensemble) and system.weights["translation"] == 1.0
+    for weight in (0.0, 0.1, 0.5, 2.0):
+        fixed = settings.changed({"translation.weight": 1.0, "popularity.weight": weight})
+        other = fit_umls(tmp_path / str(weight), fixed)
+        assert other["dev"]["mean"] <= found["dev"]["mean"] + 1e-9
+
+
 def test_training_stops_where_dev_gets_no_better(tmp_path: Path) -> None:
-    settings = replace(SETTINGS, training=replace(TRAINING, steps=10_000), fit=FitSettings(1, patience=3))
-    found = fit("umls-one", tmp_path / "run", settings)
+    patient = {"training.steps": 10_000, "selection.evaluate_every": 1, "selection.patience": 3}
+    found = fit_umls(tmp_path / "run", SETTINGS.changed(patient))
     assert found["finished"] and found["steps"] == found["step"] + 3 < 10_000
-    again = fit("umls-one", tmp_path / "run", settings, resume=True)
+    again = fit_umls(tmp_path / "run", SETTINGS.changed(patient), resume=True)
     assert again["steps"] == found["steps"]
 
 
-def test_embeddings_are_gone_on_with(tmp_path: Path, umls: FewShotDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embeddings_are_resumed(tmp_path: Path, umls: FewShotDataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIRE_CACHE", str(tmp_path))
-    whole = pretrain(umls.graph, EMBEDDING)
+    trainer = EmbeddingTrainer(umls.graph, EMBEDDING)
+    for _ in range(trainer.steps):
+        trainer.train_step()
+    whole = trainer.embeddings()
     steps: list[int] = []
     train_step = EmbeddingTrainer.train_step
 
-    def interrupt(self: EmbeddingTrainer) -> float:
+    def interrupt(self: EmbeddingTrainer, batch: TripleBatch | None = None) -> float:
         steps.append(self.step)
         if self.step == 7 and steps.count(7) == 1:
             os.kill(os.getpid(), signal.SIGINT)
-        return train_step(self)
+        return train_step(self, batch)
 
     monkeypatch.setattr(EmbeddingTrainer, "train_step", interrupt)
     with pytest.raises(KeyboardInterrupt):
@@ -137,37 +171,33 @@ def test_embeddings_of_a_file(run: Callable[..., Result], tmp_path: Path) -> Non
     about = json.loads(made.stdout)
     assert about["file"] == str(file) and about["entities"] == [135, 16] and about["relations"] == [92, 16]
     fit_umls(tmp_path / "run", embeddings=file)
-    config = json.loads((tmp_path / "run" / CONFIG).read_text())
-    assert config["embedding"] == {"file": str(file), "dimension": 8}
+    assert json.loads((tmp_path / "run" / CONFIG).read_text())["embeddings"] == str(file)
     fit_umls(tmp_path / "run", embeddings=file, resume=True)
-    with pytest.raises(HireError, match="other settings: file is"):
+    with pytest.raises(HireError, match="other settings: embeddings is"):
         fit_umls(tmp_path / "run", embeddings=tmp_path / "other", resume=True)
     with pytest.raises(HireError, match="no such file"):
         fit_umls(tmp_path / "new", embeddings=tmp_path / "none")
-    wider = SETTINGS.changed(model={"dimension": 32}, embedding={"dimension": 32})
+    wider = SETTINGS.changed({"model.dimension": 32, "embedding.dimension": 32})
     with pytest.raises(HireError, match="has 16 dimensions, not 32"):
-        fit("umls-one", tmp_path / "new", wider, embeddings=file)
-    assert not (tmp_path / "new").exists()
+        fit_umls(tmp_path / "new", wider, embeddings=file)
     other = write_layout(tmp_path / "layout")
     with pytest.raises(HireError, match="has no embeddings of"):
-        fit(other, tmp_path / "new", SETTINGS.changed(training={"shots": (1,)}), embeddings=file)
+        fit(other, tmp_path / "new", SETTINGS.changed({"training.shots": 1}), embeddings=file)
+    assert not (tmp_path / "new").exists()
 
 
 def test_what_cannot_be_is_told_before_the_work(run: Callable[..., Result], tmp_path: Path) -> None:
-    options = ("umls-one", "--dimension", "8", "--steps", "3")
     for problem, command in (
-        ("could not be written", ("pretrain", *options, "-o", tmp_path / "missing" / "x.safetensors")),
+        (
+            "could not be written",
+            ("pretrain", "umls-one", "--steps", "3", "-o", tmp_path / "missing" / "x.safetensors"),
+        ),
         ("dimensions are odd", ("pretrain", "umls-one", "--dimension", "7", "--model", "complex")),
-        ("is a file", ("train", *options, "-o", __file__)),
+        ("is a file", ("train", "umls-one", "--steps", "3", "-o", __file__)),
     ):
         result = run(*command)
         assert result.exit_code == 2 and problem in result.output
     assert not list(tmp_path.iterdir())
-
-
-def test_one_k_given_twice_is_one_k() -> None:
-    assert SETTINGS.changed(training={"shots": (3, 3)}).evaluated_shots == (3,)
-    assert SETTINGS.changed(training={"shots": (2, 3)}).evaluated_shots == (1, 3, 5)
 
 
 def test_tensorboard(tmp_path: Path) -> None:
@@ -182,10 +212,12 @@ def test_tensorboard(tmp_path: Path) -> None:
 
 def test_a_run_is_not_overwritten_nor_resumed_with_other_settings(tmp_path: Path) -> None:
     fit_umls(tmp_path / "run")
-    with pytest.raises(HireError, match="is a run already"):
+    with pytest.raises(HireError, match="the run folder already exists"):
         fit_umls(tmp_path / "run")
-    with pytest.raises(HireError, match="steps is 99, was 12"):
-        fit_umls(tmp_path / "run", resume=True, training=replace(TRAINING, steps=99))
+    with pytest.raises(HireError, match=r"training\.steps is 99, was 12"):
+        fit_umls(tmp_path / "run", SETTINGS.changed({"training.steps": 99}), resume=True)
+    with pytest.raises(HireError, match="system is 'popularity', was 'hire'"):
+        fit_umls(tmp_path / "run", RunSettings.of("popularity"), resume=True)
     with pytest.raises(HireError, match="is not a run"):
         fit_umls(tmp_path / "none", resume=True)
 
@@ -205,20 +237,21 @@ def test_damage_is_told(tmp_path: Path) -> None:
         load(run)
 
 
+SHORT = ["--steps", "4", "--seed", "5"]
+for setting in ("model.dimension=8", "embedding.dimension=8", "embedding.steps=10"):
+    SHORT += ["--set", setting]
+for setting in ("hire.selection.evaluate_every=2", "path.training.steps=1", "path.training.tasks=1"):
+    SHORT += ["--set", setting]
+
+
 def test_the_command_line(run: Callable[..., Result], tmp_path: Path) -> None:
-    given = "--steps 4 --dimension 8 --embedding-steps 10 --evaluate-every 2 --path-steps 1 --seed 5"
-    options = given.split()
-    result = run("train", "umls-one", *options, "-o", tmp_path / "run")
-    assert result.exit_code == 0 and "Best on dev" in result.output
-    assert (tmp_path / "run" / PATH_MODEL).exists()
-    assert json.loads((tmp_path / "run" / CONFIG).read_text())["path_training"]["seed"] == 5
+    result = run("train", "umls-one", *SHORT, "-o", tmp_path / "run")
+    assert result.exit_code == 0 and "On dev" in result.output
+    config = json.loads((tmp_path / "run" / CONFIG).read_text())
+    members = config["settings"]["members"]
+    assert members["path"]["settings"]["training"]["seed"] == members["hire"]["settings"]["embedding"]["seed"] == 5
+    assert members["hire"]["settings"]["training"]["steps"] == 4
     assert sorted(load(tmp_path / "run").calibrations) == [1, 3, 5]
-    plain = run("train", "umls-one", *options, "--model", "hire", "--no-calibrate", "-o", tmp_path / "plain", "--json")
-    assert plain.exit_code == 0 and json.loads(plain.stdout)["calibrated"] is False
-    assert not (tmp_path / "plain" / PATH_MODEL).exists() and not load(tmp_path / "plain").calibrations
-    for evidence, chosen in ((("--evidence", "background"), False), ((), True)):
-        assert run("train", "umls-one", *options, *evidence, "--max-minutes", "1e-9", "-o", tmp_path / str(chosen))
-        assert json.loads((tmp_path / str(chosen) / CONFIG).read_text())["path_training"]["train_facts"] is chosen
     found = json.loads(run("evaluate", tmp_path / "run", "--shots", "3", "--json").stdout)
     assert found["split"] == "dev" and found["shots"] == 3 and found["queries"] == 336 - 6
     for kind in ("realistic", "optimistic", "pessimistic"):
@@ -237,15 +270,41 @@ def test_the_command_line(run: Callable[..., Result], tmp_path: Path) -> None:
         assert run(*wrong).exit_code == 2
 
 
+def test_a_system_by_name_and_from_a_file(run: Callable[..., Result], tmp_path: Path) -> None:
+    plain = run("train", "umls-one", "--system", "popularity", "--no-calibrate", "-o", tmp_path / "plain", "--json")
+    assert plain.exit_code == 0 and json.loads(plain.stdout)["calibrated"] is False
+    assert load(tmp_path / "plain").system.name == "popularity" and not load(tmp_path / "plain").calibrations
+    file = tmp_path / "mine.toml"
+    file.write_text('preset = "fast"\n[model]\ndimension = 8\n[embedding]\ndimension = 8\nsteps = 10\n')
+    options = ("--config", file, "--set", "training.steps=2", "--set", "training.tasks=2", "--no-calibrate")
+    assert run("train", "umls-one", *options, "-o", tmp_path / "mine").exit_code == 0
+    config = json.loads((tmp_path / "mine" / CONFIG).read_text())
+    assert config["settings"]["model"]["dimension"] == 8 and config["settings"]["training"]["steps"] == 2
+    for given, message in (
+        (("--set", "training.stepz=2"), "hire.training.steps"),
+        (("--system", "hire", "--set", "training.stepz=2"), "did you mean training.steps"),
+        (("--system", "hiro"), "did you mean 'hire'"),
+        (("--preset", "bst"), "did you mean 'best'"),
+        (("--set", "training.steps=many"), "a whole number"),
+        (("--set", "training.steps"), "training.steps=200"),
+        (("--preset", "fast", "--system", "hire"), "give one of"),
+        (("--config", tmp_path / "none.toml"), "none.toml: no such file"),
+    ):
+        wrong = run("train", "umls-one", *given, "-o", tmp_path / "wrong")
+        assert wrong.exit_code == 2 and message in wrong.output and "Traceback" not in wrong.output
+    assert not (tmp_path / "wrong").exists()
+
+
 def test_ctrl_c_ends_after_the_step_and_loses_nothing(tmp_path: Path) -> None:
-    options = ["--steps", "100000", "--dimension", "8", "--embedding-steps", "10", "--evaluate-every", "5"]
+    options = [*SHORT[4:], "--steps", "100000", "--set", "hire.selection.evaluate_every=5"]
     command = [sys.executable, "-m", "hire", "train", "umls-one", *options, "-o", str(tmp_path / "run")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
     deadline = time.monotonic() + 60
-    while not (tmp_path / "run" / STATE).exists():
+    state = tmp_path / "run" / MEMBERS / "hire" / STATE
+    while not state.exists():
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 2 and "interrupted" in errors and "Traceback" not in errors
-    assert int(load_tensors(tmp_path / "run" / STATE)["step"]) >= 5
+    assert int(load_tensors(state)["step"]) >= 5

@@ -64,6 +64,11 @@ class EnsembleSettings:
         members = content.get("members", {})
         return cls({name: MemberSettings.from_plain(part, f"{prefix}.{name}") for name, part in members.items()})
 
+    def short_paths(self) -> list[str]:
+        """The paths of all settings, without `members` and `settings`."""
+        own = [f"{name}.weight" for name in self.members]
+        return own + [f"{name}.{path}" for name, of in self.members.items() for path in paths(of.settings)]
+
     def routes(self, path: Sequence[str]) -> list[list[str]]:
         """The paths in full that one stands for."""
         name, *rest = path

@@ -77,9 +77,8 @@ def train(trainer: Trainer[Any], stage: Stage) -> tuple[bool, list[Entry]]:
                 raise KeyboardInterrupt
             if over:
                 break
-    if not history.entries and stage.evaluate is not None:  # stopped before the first evaluation was due
+    if not history.entries and stage.evaluate is not None:  # stopped early: said, but not part of the history
         history.evaluate(trainer)
-        history.save(trainer)
     return trainer.step == trainer.steps or history.given_up(), history.entries
 
 

@@ -64,9 +64,22 @@ def train_run(
         write_json(run / CONFIG, config)
     writer = _tensorboard(run) if tensorboard else None
     workshop = Workshop(dataset, torch.device(device), embeddings, deadline, threads, writer)
-    result = workshop.train(run, settings.system, settings.settings)
+    try:
+        result = workshop.train(run, settings.system, settings.settings)
+    except HireError:
+        _remove_if_empty(run)
+        raise
     write_card(run, dataset, settings, result)
     return result
+
+
+def _remove_if_empty(run: Path) -> None:
+    """Take back a run folder in which nothing was trained yet."""
+    if any(path.is_file() and path.name != CONFIG for path in run.rglob("*")):
+        return
+    (run / CONFIG).unlink(missing_ok=True)
+    for folder in [*sorted((path for path in run.rglob("*") if path.is_dir()), reverse=True), run]:
+        folder.rmdir()
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def changed(settings: S, path: str, value: Any) -> S:
     routes = getattr(settings, "routes", None)
     targets = [parts] if routes is None else routes(parts)
     if not targets:
-        raise unknown(path, paths(settings))
+        raise unknown(path, known_paths(settings))
     for target in targets:
         settings = _changed(settings, target, value, path, settings)
     return settings
@@ -105,14 +105,20 @@ def _changed(settings: Any, parts: Sequence[str], value: Any, path: str, whole: 
     name, *rest = parts
     if isinstance(settings, Mapping):
         if name not in settings:
-            raise unknown(path, paths(whole))
+            raise unknown(path, known_paths(whole))
         return {**settings, name: _changed(settings[name], rest, value, path, whole) if rest else value}
     if not is_dataclass(settings) or name not in (known := get_type_hints(type(settings))):
-        raise unknown(path, paths(whole))
+        raise unknown(path, known_paths(whole))
     before = getattr(settings, name)
     if not rest:
         return replace(settings, **{name: _typed(known[name], value, path)})  # type: ignore[type-var]
     return replace(settings, **{name: _changed(before, rest, value, path, whole)})  # type: ignore[type-var]
+
+
+def known_paths(settings: Any) -> list[str]:
+    """The dotted paths by which settings can be changed, the shortest there are."""
+    short = getattr(settings, "short_paths", None)
+    return paths(settings) if short is None else short()
 
 
 def paths(settings: Any, prefix: str = "") -> list[str]:
