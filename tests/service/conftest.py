@@ -14,7 +14,7 @@ from hire.service.relations import RelationService
 from hire.service.store import RelationStore
 from hire.systems.hire.model import Hire
 from hire.systems.hire.network import HireNetwork
-from hire.systems.hire.settings import HireSettings
+from hire.systems.hire.settings import HireModelSettings
 
 EXAMPLES = [("virus", "organism"), ("bacterium", "organism"), ("fungus", "organism")]
 
@@ -23,7 +23,7 @@ EXAMPLES = [("virus", "organism"), ("bacterium", "organism"), ("fungus", "organi
 def model(umls: FewShotDataset) -> TrainedModel:
     torch.manual_seed(0)
     entities, projections = torch.randn(2, len(umls.graph.entities), 8)
-    return TrainedModel(Hire(HireNetwork(HireSettings(dimension=8)), entities, projections), umls)
+    return TrainedModel(Hire(HireNetwork(HireModelSettings(dimension=8)), entities, projections), umls)
 
 
 @pytest.fixture

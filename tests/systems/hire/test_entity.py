@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hire.systems.hire.entity import Decoder, Relation, Vectors, distances, own_distances, translated
+from hire.systems.hire.entity import Decoder, MetaRelation, Vectors, distances, own_distances, translated
 
 DIMENSION = 5
 
 
-def slow(decoder: Decoder, relation: Relation, head: Vectors, tail: Vectors) -> float:
+def slow(decoder: Decoder, relation: MetaRelation, head: Vectors, tail: Vectors) -> float:
     """Eq. 9-11 for one head and one tail, with the projection matrices written out."""
     identity = torch.eye(DIMENSION)
     h, t = head.embeddings, tail.embeddings
@@ -28,7 +28,7 @@ def slow(decoder: Decoder, relation: Relation, head: Vectors, tail: Vectors) -> 
 @pytest.mark.parametrize("decoder", ["mtransd", "mtransh", "mtranse"])
 def test_distances_equal_the_projection_matrices_of_the_paper(decoder: Decoder) -> None:
     torch.manual_seed(0)
-    relation = Relation(*torch.randn(4, 2, DIMENSION))
+    relation = MetaRelation(*torch.randn(4, 2, DIMENSION))
     heads, tails = (Vectors(*torch.randn(2, 2, n, DIMENSION)) for n in (3, 4))
     moved = translated(decoder, relation, heads)
     found = distances(decoder, relation, moved, tails)
@@ -36,7 +36,7 @@ def test_distances_equal_the_projection_matrices_of_the_paper(decoder: Decoder) 
     own = Vectors(*(part[:, None].expand(-1, 3, -1, -1) for part in tails))
     assert torch.allclose(own_distances(decoder, relation, moved, own), found, atol=1e-4)
     for group in range(2):
-        of_group = Relation(*(part[group] for part in relation))
+        of_group = MetaRelation(*(part[group] for part in relation))
         for i in range(3):
             for j in range(4):
                 head = Vectors(*(part[group, i] for part in heads))

@@ -3,18 +3,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hire.systems.hire.entity import Relation
+from hire.systems.hire.entity import MetaRelation
 from hire.systems.hire.maml import refine
 
-RATES = Relation(*(torch.tensor(rate, dtype=torch.float64) for rate in (0.1, 0.2, 0.3, 0.4)))
+RATES = MetaRelation(*(torch.tensor(rate, dtype=torch.float64) for rate in (0.1, 0.2, 0.3, 0.4)))
 
 
-def relation_of(tasks: int, seed: int = 0) -> Relation:
+def relation_of(tasks: int, seed: int = 0) -> MetaRelation:
     generator = torch.Generator().manual_seed(seed)
-    return Relation(*torch.randn(4, tasks, 3, dtype=torch.float64, generator=generator).requires_grad_())
+    return MetaRelation(*torch.randn(4, tasks, 3, dtype=torch.float64, generator=generator).requires_grad_())
 
 
-def loss(relation: Relation) -> Tensor:
+def loss(relation: MetaRelation) -> Tensor:
     """One number for each task, in which every part has its say."""
     translation, direction, head, tail = relation
     return (translation**3 + (direction * head).sin() + translation * tail**2).sum(-1)
@@ -32,7 +32,7 @@ def test_a_task_moves_the_same_alone_and_in_any_batch() -> None:
     batch = relation_of(5)
     together = refine(batch, loss, RATES, steps=2, second_order=False)
     for task in range(5):
-        alone = Relation(*(part[[task]] for part in batch))
+        alone = MetaRelation(*(part[[task]] for part in batch))
         refined = refine(alone, loss, RATES, steps=2, second_order=False)
         for one, all_of_them in zip(refined, together, strict=True):
             assert torch.allclose(one[0], all_of_them[task])
@@ -40,7 +40,7 @@ def test_a_task_moves_the_same_alone_and_in_any_batch() -> None:
 
 def test_gradients_through_the_steps_equal_finite_differences() -> None:
     def outer(*parts: Tensor) -> Tensor:
-        return loss(refine(Relation(*parts), loss, RATES, steps=2, second_order=True))
+        return loss(refine(MetaRelation(*parts), loss, RATES, steps=2, second_order=True))
 
     assert torch.autograd.gradcheck(outer, tuple(relation_of(2)))
 
