@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from pathlib import Path
@@ -189,7 +190,7 @@ def test_capabilities_are_there_or_refused(system: FewShotSystem, umls: FewShotD
     count = len(umls.graph.entities)
     graph = umls.graph.extended(["new"], np.array([[count, int(umls.graph.triples[0, 1]), 5]]))
     state = system.adapt(Support(pairs[:3]))
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         "explain": lambda: system.explain(state, int(pairs[0, 0]), int(pairs[0, 1])),
         "vectors": lambda: system.vectors(np.arange(5)),
         "new-entities": lambda: system.extended(graph),
