@@ -2,8 +2,8 @@
 
     python benchmarks/ablations.py DATASET [--steps 1500] [--seeds 0 1] [--only NAME ...]
 
-Dev has few relations. So every fourth train relation is held out of training as well, and the figures are given for dev
-and for those: MRR for 1, 3 and 5 references. Test is not touched.
+Dev has few relations. So every fourth train relation is held out of training as well, and the MRR for 1, 3 and 5
+references is given for dev and for those. Test is not touched.
 """
 
 from __future__ import annotations
@@ -16,49 +16,49 @@ from typing import Any
 
 from hire.data.dataset import FewShotDataset
 from hire.data.open import open_dataset
-from hire.embeddings.trainer import Embeddings
+from hire.embeddings.settings import Embeddings
 from hire.evaluation.ranking import evaluate
-from hire.systems.base import FewShotModel
+from hire.systems.base import FewShotSystem
 from hire.systems.hire.trainer import HireTrainer
 from hire.systems.mean_translation import MeanTranslation
-from hire.training.pipeline import embeddings_of
+from hire.training.embedding import embeddings_of
 from hire.training.settings import RunSettings, preset
 from path_level import without_fold
 
 SHOTS = (1, 3, 5)
 EVERY = 4  # of the train relations, one is held out
-VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "fast": {},
-    "without context": {"model": {"context_weight": 0.0}},
-    "all contexts, lambda 0.5": {"model": {"context_weight": 0.5}, "training": {"context_references": 160}},
-    "AVG": {"model": {"learner": "mean"}},
-    "LSTM": {"model": {"learner": "lstm"}},
-    "without MAML": {"model": {"inner_steps": 0}},
-    "MAML, first order": {"model": {"second_order": False}},
-    "MTransE": {"model": {"decoder": "mtranse"}},
-    "MTransH": {"model": {"decoder": "mtransh"}},
-    "without t - h": {"model": {"residual": False}},
-    "learner from a tenth": {"model": {"learner_start": 0.1}},
-    "margin loss": {"model": {"loss": "margin"}, "training": {"embedding_norm": 1.0}},
-    "regime tasks": {"training": {"regime": "tasks"}},
+    "without context": {"model.context_weight": 0.0},
+    "all contexts, lambda 0.5": {"model.context_weight": 0.5, "training.context_references": 160},
+    "AVG": {"model.learner": "mean"},
+    "LSTM": {"model.learner": "lstm"},
+    "without MAML": {"model.inner_steps": 0},
+    "MAML, first order": {"model.second_order": False},
+    "MTransE": {"model.decoder": "mtranse"},
+    "MTransH": {"model.decoder": "mtransh"},
+    "without t - h": {"model.residual": False},
+    "learner from a tenth": {"model.learner_start": 0.1},
+    "margin loss": {"model.loss": "margin", "training.embedding_norm": 1.0},
+    "regime tasks": {"training.regime": "tasks"},
 }
 
 
-def figures(model: FewShotModel, dataset: FewShotDataset) -> dict[str, float]:
+def mrr(system: FewShotSystem, dataset: FewShotDataset) -> dict[str, float]:
     """MRR on dev and on the held-out train relations."""
     return {
-        f"{name}-{shots}": evaluate(model, dataset, split, shots)["realistic"]["mrr"]
+        f"{name}-{shots}": evaluate(system, dataset, split, shots)["realistic"]["mrr"]
         for name, split in (("dev", "dev"), ("held", "test"))
         for shots in SHOTS
     }
 
 
-def trained(dataset: FewShotDataset, embeddings: Embeddings, settings: RunSettings) -> FewShotModel:
-    """A model after all steps, as it is then."""
-    trainer = HireTrainer(dataset, embeddings, settings.model, settings.training)
-    while trainer.step < settings.training.steps:
+def trained(dataset: FewShotDataset, embeddings: Embeddings, settings: RunSettings) -> FewShotSystem:
+    """The system after all steps, as it is then."""
+    trainer = HireTrainer(dataset, embeddings, settings.settings)
+    while trainer.step < trainer.steps:
         trainer.train_step()
-    return trainer.model()
+    return trainer.system()
 
 
 def main() -> None:
@@ -73,15 +73,15 @@ def main() -> None:
     dataset = without_fold(original, 0, EVERY)
     found: dict[str, list[dict[str, float]]] = {}
     for seed in options.seeds:
-        base = preset("fast").changed(training={"steps": options.steps, "seed": seed}, embedding={"seed": seed})
-        embeddings = embeddings_of(original, base.embedding)
+        base = preset("fast").changed({"training.steps": options.steps}).seeded(seed)
+        embeddings = embeddings_of(original, base.settings.embedding)
         for name in ["TransE", *options.only]:
             start = time.monotonic()
             if name == "TransE":
-                model: FewShotModel = MeanTranslation(embeddings.entities)
+                system: FewShotSystem = MeanTranslation(embeddings.entities)
             else:
-                model = trained(dataset, embeddings, base.changed(**VARIANTS[name]))
-            of_run = figures(model, dataset)
+                system = trained(dataset, embeddings, base.changed(VARIANTS[name]))
+            of_run = mrr(system, dataset)
             found.setdefault(name, []).append(of_run)
             seconds = round(time.monotonic() - start)
             print(json.dumps({"variant": name, "seed": seed, "seconds": seconds, **of_run}), flush=True)

@@ -16,23 +16,24 @@ import numpy as np
 from hire.data.dataset import candidates_by_type
 from hire.data.open import open_dataset
 from hire.inference.candidates import Likeness
-from hire.inference.model import MOST_CANDIDATES
+from hire.training.settings import TeachingSettings
 from hire.util.arrays import IntArray
 
 SHOTS = (1, 3, 5)
 
 
 def main() -> None:
-    """Print the figures."""
+    """Print a line for each choice and number of references."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dataset")
     parser.add_argument("--splits", nargs="+", default=["train", "dev"], choices=["train", "dev", "test"])
     options = parser.parse_args()
     dataset = open_dataset(options.dataset)
-    likeness = Likeness(dataset.graph)
+    teaching = TeachingSettings()
+    likeness = Likeness(dataset.graph, teaching.type_similarity)
     tasks = [task for split in options.splits for task in dataset.split(split, max(SHOTS))]
     choices: dict[str, Callable[[IntArray], IntArray]] = {
-        "as teaching chooses": lambda tails: likeness.entities(tails, MOST_CANDIDATES)
+        "as teaching chooses": lambda tails: likeness.entities(tails, teaching.max_candidates)
     }
     if dataset.graph.types is not None:
         choices["of the very types"] = lambda tails: candidates_by_type(dataset.graph, tails)

@@ -3,8 +3,8 @@
     python benchmarks/feedback.py RUN [--split dev] [--shots 3] [--judged 10]
 
 Of each task, the first K triples are the references. For the heads of the next few queries the judge looks at the ten
-best answers, accepts the true ones and rejects the false ones above them. Figures are those of all other queries: with
-the references alone, with what was accepted, with what was rejected, and with both.
+best answers, accepts the true ones and rejects the false ones above them. The metrics are those of all other queries:
+with the references alone, with what was accepted, with what was rejected, and with both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from hire.data.dataset import FewShotDataset, Task
 from hire.evaluation.ranking import Ranks, metrics, rank_queries
 from hire.inference.model import load
-from hire.systems.base import FewShotModel
+from hire.systems.base import FewShotSystem, Support
 from hire.util.arrays import IntArray
 
 SEEN = 10  # answers that the judge looks at
@@ -25,15 +25,15 @@ Pairs = list[tuple[int, int]]
 
 
 def judge(
-    model: FewShotModel, dataset: FewShotDataset, task: Task, candidates: IntArray, shots: int, judged: int
+    system: FewShotSystem, dataset: FewShotDataset, task: Task, candidates: IntArray, shots: int, judged: int
 ) -> tuple[Pairs, Pairs]:
     """The pairs that are accepted, and those that are rejected."""
-    relation = model.adapt(np.asarray(task.pairs[:shots]), candidates)
+    state = system.adapt(Support(np.asarray(task.pairs[:shots]), candidates, relation=task.relation))
     accepted: Pairs = []
     rejected: Pairs = []
     given = {tuple(pair) for pair in task.pairs[:shots].tolist()}
     for head in dict.fromkeys(task.pairs[shots : shots + judged, 0].tolist()):
-        scores = model.score(relation, np.array([head]), candidates).numpy()[0]
+        scores = system.score(state, np.array([head]), candidates).numpy()[0]
         true = set(dataset.facts.tails(head, task.relation).tolist())
         best = candidates[np.argsort(-scores, kind="stable")[:SEEN]].tolist()
         last = max((place for place, tail in enumerate(best) if tail in true), default=-1)
@@ -48,7 +48,7 @@ def pairs_of(*parts: Iterable[tuple[int, int]]) -> IntArray:
 
 
 def main() -> None:
-    """Print the figures."""
+    """Print the metrics with and without what was accepted and rejected."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
     parser.add_argument("--split", default="dev", choices=["dev", "test"])
@@ -56,14 +56,13 @@ def main() -> None:
     parser.add_argument("--judged", type=int, default=10)
     options = parser.parse_args()
     trained = load(options.run)
-    dataset = trained.dataset
+    system, dataset = trained.system, trained.dataset
     found: dict[str, list[Ranks]] = {}
     said = np.zeros(2, int)
     for task in dataset.split(options.split, options.shots + options.judged):
-        model = trained.model.hiding(task.relation)
         everything = np.arange(len(dataset.graph.entities))
         candidates = everything if task.candidates is None else np.sort(task.candidates).astype(np.int64)
-        accepted, rejected = judge(model, dataset, task, candidates, options.shots, options.judged)
+        accepted, rejected = judge(system, dataset, task, candidates, options.shots, options.judged)
         said += [len(accepted), len(rejected)]
         references = [(head, tail) for head, tail in task.pairs[: options.shots].tolist()]
         judged_heads = {head for head, _ in (*accepted, *rejected)}
@@ -74,14 +73,13 @@ def main() -> None:
             ("and rejected", [], rejected),
             ("and both", accepted, rejected),
         ):
-            examples, false = pairs_of(references, more), pairs_of(less)
-            learned = model.adapt_against(examples, candidates, false) if less else model.adapt(examples, candidates)
-            ranks = rank_queries(model, dataset, task.relation, learned, np.array(rest), candidates)
+            support = Support(pairs_of(references, more), candidates, pairs_of(less), task.relation)
+            ranks = rank_queries(system, dataset, task.relation, system.adapt(support), np.array(rest), candidates)
             found.setdefault(name, []).append(ranks)
     print(f"{said[0]} pairs accepted and {said[1]} rejected in {len(found['and both'])} relations")
     for name, parts in found.items():
-        figures = metrics(Ranks.joined(parts).realistic)
-        print(f"{name:18}" + "".join(f"  {key} {value:.3f}" for key, value in figures.items()))
+        values = metrics(Ranks.joined(parts).realistic)
+        print(f"{name:18}" + "".join(f"  {key} {value:.3f}" for key, value in values.items()))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
     python benchmarks/path_level.py DATASET --answers
 
 Dev has few relations. So the train relations are dealt into folds, and each fold is held out once: its facts are
-neither tasks nor evidence. Figures are MRR and Hits@10 for 1, 3 and 5 references, of all held-out queries together and
-of dev. Test is not touched. With --answers, only the time of an answer among 10,000 candidates is measured.
+neither tasks nor evidence. The metrics are MRR and Hits@10 for 1, 3 and 5 references, of all held-out queries together
+and of dev. Test is not touched. With --answers, only the time of an answer among 10,000 candidates is measured.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ import numpy as np
 from hire.data.dataset import FewShotDataset
 from hire.data.open import open_dataset
 from hire.evaluation.ranking import Ranks, metrics, rank_task
+from hire.systems.base import Support
 from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.model import PathModel
 from hire.systems.path.network import PathNetwork
-from hire.systems.path.settings import PathSettings, PathTrainingSettings
+from hire.systems.path.settings import EvidenceSettings, PathModelSettings, PathSettings, PathTrainingSettings
 from hire.systems.path.trainer import PathTrainer
+from hire.training.loop import Stage, train
 
 SHOTS = (1, 3, 5)
 CANDIDATES = 10_000
@@ -52,44 +54,48 @@ def text(ranks: Ranks) -> str:
     return f"{found['mrr']:.3f}/{found['hits@10']:.3f}"
 
 
-def held_out(
-    dataset: FewShotDataset, model: PathSettings, training: PathTrainingSettings, folds: int, only: list[int]
-) -> None:
-    """Train without each fold in turn, and print the figures of what was held out."""
+def trained(dataset: FewShotDataset, settings: PathSettings) -> PathModel:
+    """The path level after all steps."""
+    trainer = PathTrainer(dataset, settings)
+    train(trainer, Stage("Training the path level"))
+    return trainer.system()
+
+
+def held_out(dataset: FewShotDataset, settings: PathSettings, folds: int, only: list[int]) -> None:
+    """Train without each fold in turn, and print the metrics of what was held out."""
+    seed = settings.training.seed
     found: dict[int, list[Ranks]] = {shots: [] for shots in SHOTS}
     for fold in only:
         part = without_fold(dataset, fold, folds)
         start = time.perf_counter()
-        trainer = PathTrainer(part, model, training)
-        trainer.train()
-        trained = time.perf_counter()
+        model = trained(part, settings)
+        end = time.perf_counter()
         for shots in SHOTS:
-            found[shots].append(ranks_of(trainer.model(), part, "test", shots))
-        seconds = f"trained {trained - start:.0f} s, ranked {time.perf_counter() - trained:.0f} s"
+            found[shots].append(ranks_of(model, part, "test", shots))
+        seconds = f"trained {end - start:.0f} s, ranked {time.perf_counter() - end:.0f} s"
         here = "  ".join(f"{shots}-shot {text(ranks[-1])}" for shots, ranks in found.items())
-        print(f"seed {training.seed} fold {fold}: {here}  {seconds}", flush=True)
+        print(f"seed {seed} fold {fold}: {here}  {seconds}", flush=True)
     together = "  ".join(f"{shots}-shot {text(Ranks.joined(ranks))}" for shots, ranks in found.items())
-    print(f"seed {training.seed} held out: {together}", flush=True)
+    print(f"seed {seed} held out: {together}", flush=True)
 
 
-def on_dev(dataset: FewShotDataset, model: PathSettings, training: PathTrainingSettings) -> None:
-    """Train on all train relations, and print the figures of dev."""
+def on_dev(dataset: FewShotDataset, settings: PathSettings) -> None:
+    """Train on all train relations, and print the metrics of dev."""
     start = time.perf_counter()
-    trainer = PathTrainer(dataset, model, training)
-    trainer.train()
-    trained = time.perf_counter()
-    here = "  ".join(f"{shots}-shot {text(ranks_of(trainer.model(), dataset, 'dev', shots))}" for shots in SHOTS)
-    seconds = f"trained {trained - start:.0f} s, ranked {time.perf_counter() - trained:.0f} s"
+    model = trained(dataset, settings)
+    end = time.perf_counter()
+    here = "  ".join(f"{shots}-shot {text(ranks_of(model, dataset, 'dev', shots))}" for shots in SHOTS)
+    seconds = f"trained {end - start:.0f} s, ranked {time.perf_counter() - end:.0f} s"
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"seed {training.seed} dev: {here}  {seconds}, peak {peak:,.0f} MiB", flush=True)
+    print(f"seed {settings.training.seed} dev: {here}  {seconds}, peak {peak:,.0f} MiB", flush=True)
 
 
-def answers(dataset: FewShotDataset, settings: PathSettings) -> None:
+def answers(dataset: FewShotDataset, settings: PathModelSettings) -> None:
     """Print the time of adapting, of a first answer and of further ones, for a few relations and a hub."""
     start = time.perf_counter()
     graph = EvidenceGraph.of(dataset)
     model = PathModel(PathNetwork(settings), graph)
-    model.adapt(np.asarray(dataset.split("dev")[0].pairs[:5]))
+    model.adapt(Support(np.asarray(dataset.split("dev")[0].pairs[:5])))
     print(f"graph and what is counted of it {time.perf_counter() - start:.2f} s")
     generator = np.random.default_rng(0)
     hub = int(np.argmax(np.diff(graph.offsets)))
@@ -99,10 +105,10 @@ def answers(dataset: FewShotDataset, settings: PathSettings) -> None:
         if task.candidates is not None and len(task.candidates) >= size:
             candidates = np.sort(generator.choice(task.candidates, size, replace=False))
         times = [time.perf_counter()]
-        relation = model.adapt(np.asarray(task.pairs[:5]), candidates)
+        state = model.adapt(Support(np.asarray(task.pairs[:5]), candidates))
         times.append(time.perf_counter())
         for head in [*task.pairs[5 : 5 + ANSWERS, 0], hub]:
-            model.score(relation, np.array([head]), candidates)
+            model.score(state, np.array([head]), candidates)
             times.append(time.perf_counter())
         spent = np.diff(times) * 1e3
         print(
@@ -114,28 +120,32 @@ def answers(dataset: FewShotDataset, settings: PathSettings) -> None:
 
 
 def main() -> None:
-    """Print the figures."""
+    """Train and rank, or only answer."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dataset")
     parser.add_argument("--folds", type=int, default=3)
     parser.add_argument("--only", type=int, nargs="*", help="folds to hold out; none for dev alone")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--steps", type=int, default=PathTrainingSettings.steps)
-    parser.add_argument("--members", type=int, default=PathSettings.members)
+    parser.add_argument("--members", type=int, default=PathModelSettings.members)
     parser.add_argument("--background", action="store_true", help="the background graph alone is evidence")
     parser.add_argument("--answers", action="store_true")
     options = parser.parse_args()
     dataset = open_dataset(options.dataset)
-    model = PathSettings(members=options.members)
+    model = PathModelSettings(members=options.members)
     if options.answers:
         answers(dataset, model)
         return
     for seed in options.seeds:
-        training = PathTrainingSettings(steps=options.steps, train_facts=not options.background, seed=seed)
+        settings = PathSettings(
+            model,
+            EvidenceSettings(train_facts=not options.background),
+            PathTrainingSettings(steps=options.steps, seed=seed),
+        )
         only = list(range(options.folds)) if options.only is None else options.only
         if only:
-            held_out(dataset, model, training, options.folds, only)
-        on_dev(dataset, model, training)
+            held_out(dataset, settings, options.folds, only)
+        on_dev(dataset, settings)
 
 
 if __name__ == "__main__":

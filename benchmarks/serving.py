@@ -28,8 +28,8 @@ from urllib.parse import quote, urlencode
 import numpy as np
 
 from hire.data.open import open_dataset
-from hire.training.run import CONFIG, PATH_MODEL, run_config, save_model
-from hire.util.tensors import save_tensors, write_json
+from hire.training.run import CONFIG, MEMBERS, run_config, save_system
+from hire.util.tensors import write_json
 
 CLIENTS = 16
 REQUESTS = 1_600  # of all clients, of each kind
@@ -43,15 +43,28 @@ def untrained_run(dataset: str, run: Path) -> None:
     """A run as `hire train` would leave it, with random weights."""
     import torch
 
+    from hire.systems.ensemble import Ensemble
     from hire.systems.hire.model import Hire
     from hire.systems.hire.network import HireNetwork
+    from hire.systems.path.graph import EvidenceGraph
+    from hire.systems.path.model import PathModel
     from hire.systems.path.network import PathNetwork
     from hire.training.settings import preset
 
     settings, opened = preset("best"), open_dataset(dataset)
-    tables = 0.1 * torch.randn(2, len(opened.graph.entities), settings.model.dimension)
-    save_model(run, Hire(HireNetwork(settings.model), *tables))
-    save_tensors(run / PATH_MODEL, PathNetwork(settings.path).state_dict())
+    of_members = settings.settings.members
+    hire, path = of_members["hire"].settings, of_members["path"].settings
+    tables = 0.1 * torch.randn(2, len(opened.graph.entities), hire.model.dimension)
+    members = {
+        "hire": Hire(HireNetwork(hire.model), *tables),
+        "path": PathModel(PathNetwork(path.model), EvidenceGraph.of(opened, path.evidence)),
+    }
+    for name, member in members.items():
+        folder = run / MEMBERS / name
+        folder.mkdir(parents=True)
+        save_system(folder, member, of_members[name].settings)
+    weights = {name: member.weight for name, member in of_members.items()}
+    save_system(run, Ensemble(members, weights), settings.settings)
     write_json(run / CONFIG, run_config(opened, dataset, settings))
 
 
@@ -144,8 +157,8 @@ def serve_and_measure(run: Path, state: Path) -> None:
                 print(f"with {pause:g} s between an answer and the next question")
                 for kind, paths in requests.items():
                     found = measure(port, process.pid, paths, pause)
-                    figures = ", ".join(f"{name} {value:,.1f}" for name, value in found.items())
-                    print(f"  {kind:12} {figures}", flush=True)
+                    values = ", ".join(f"{name} {value:,.1f}" for name, value in found.items())
+                    print(f"  {kind:12} {values}", flush=True)
         finally:
             process.terminate()
 

@@ -25,7 +25,7 @@ from hire.data.dataset import FewShotDataset
 from hire.data.graph import KnowledgeGraph
 from hire.data.open import open_dataset
 from hire.data.vocabulary import Vocabulary
-from hire.embeddings.trainer import Embeddings
+from hire.embeddings.settings import Embeddings
 from hire.evaluation.ranking import evaluate
 from hire.systems.hire.trainer import HireTrainer
 from hire.training.settings import RunSettings, preset
@@ -63,10 +63,10 @@ def timed(work: Callable[[], Any]) -> tuple[float, float]:
 def trainer_of(dataset: FewShotDataset, settings: RunSettings) -> HireTrainer:
     """A trainer with random embeddings: how long a step takes does not depend on them."""
     generator = torch.Generator().manual_seed(0)
-    dimension = settings.model.dimension
+    dimension = settings.settings.model.dimension
     rows = len(dataset.graph.entities), 2 * len(dataset.graph.relations)
     tables = (torch.empty(count, dimension).normal_(generator=generator) for count in rows)
-    return HireTrainer(dataset, Embeddings(*tables), settings.model, settings.training)
+    return HireTrainer(dataset, Embeddings(*tables), settings.settings)
 
 
 def made_up(entities: int) -> FewShotDataset:
@@ -104,7 +104,7 @@ def speed(dataset: FewShotDataset) -> None:
     arithmetic = counter.get_total_flops() / GIGA
     print(f"{dataset.name}: a step of preset paper, K = 5: {seconds:.2f} s, {equivalents:.0f} GFLOP-equivalents,")
     print(f"    of which {arithmetic:.0f} GFLOP of products ({arithmetic / equivalents:.0%}); peak {memory:.2f} GB")
-    seconds, equivalents = timed(lambda: evaluate(trainer.model(), dataset, "test", 5))
+    seconds, equivalents = timed(lambda: evaluate(trainer.system(), dataset, "test", 5))
     print(f"{dataset.name}: an evaluation of test, K = 5: {seconds:.2f} s, {equivalents:.0f} GFLOP-equivalents")
     trainer = trainer_of(dataset, preset("fast"))
     seconds, equivalents = timed(trainer.train_step)
@@ -115,9 +115,9 @@ def growth() -> None:
     """A step of both presets on a small graph and on a large one."""
     datasets = [made_up(entities) for entities in (10_000, 5_000_000)]
     for name in ("fast", "paper"):
-        settings = preset(name).changed(model={"dimension": 50}, training={"regime": "tasks"})
+        settings = preset(name).changed({"model.dimension": 50, "training.regime": "tasks"})
         if name == "paper":
-            settings = settings.changed(training={"tasks": 256})
+            settings = settings.changed({"training.tasks": 256})
         few, many = step_times([trainer_of(dataset, settings) for dataset in datasets])
         print(f"{name}: a step among 10,000 entities {few:.3f} s, among 5,000,000 {many:.3f} s: {many / few:.2f} times")
 

@@ -19,7 +19,6 @@ import numpy as np
 import torch
 
 from hire.data.dataset import FewShotDataset
-from hire.data.dataset import FewShotDataset
 from hire.data.open import open_dataset
 from hire.embeddings.settings import EmbeddingSettings
 from hire.embeddings.trainer import EmbeddingTrainer
