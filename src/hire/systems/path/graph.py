@@ -16,11 +16,9 @@ from hire.data.dataset import FewShotDataset
 from hire.data.facts import Facts
 from hire.data.graph import KnowledgeGraph
 from hire.data.types import Types
+from hire.systems.path.settings import EvidenceSettings
 from hire.util.arrays import FloatArray, IntArray, expand_rows, positions_in, row_offsets
 
-MAX_FAN = 300  # edges of one kind that are walked from an entity; hubs have more, of which these are a fixed sample
-MAX_DEGREE = 1_000  # an entity with more edges is reached, but not passed by the middle hop of a walk of three
-SAMPLED = 200_000  # entities of a large graph from which it is counted what occurs together
 PAIRS_AT_ONCE = 1 << 22  # bounds the memory of counting what occurs together
 
 
@@ -34,7 +32,15 @@ class Edges(NamedTuple):
 class EvidenceGraph:
     """Facts as edges, compressed by entity, with what is counted of them."""
 
-    def __init__(self, triples: IntArray, entity_count: int, relation_count: int, types: Types | None = None) -> None:
+    def __init__(
+        self,
+        triples: IntArray,
+        entity_count: int,
+        relation_count: int,
+        types: Types | None = None,
+        settings: EvidenceSettings | None = None,
+    ) -> None:
+        self.settings = settings or EvidenceSettings()
         self.entity_count = entity_count
         self.relation_count = relation_count
         self.kind_count = 2 * relation_count
@@ -53,7 +59,8 @@ class EvidenceGraph:
         targets = np.concatenate([tails, heads])[order]
         self._compress_profiles(pairs)
         fans = np.repeat(self.profile_counts, self.profile_counts).astype(np.float32)
-        kept = (fans <= MAX_FAN) | (_noise(pairs, targets) < MAX_FAN / np.maximum(fans, 1))
+        limit = self.settings.max_fan_out
+        kept = (fans <= limit) | (_noise(pairs, targets) < limit / np.maximum(fans, 1))
         starts = np.concatenate([[0], np.cumsum(kept)])
         ends = np.concatenate([[0], np.cumsum(self.profile_counts)])
         self._profile_starts = starts[ends]  # [profile + 1]: where the edges of each profile's entry start
@@ -63,22 +70,23 @@ class EvidenceGraph:
         self.log_fans = np.log(np.stack([fans[kept], fans[inverse[kept]]], axis=1))  # [edges, 2]: of source, of target
 
     @classmethod
-    def of(cls, dataset: FewShotDataset, *, train_facts: bool = True) -> EvidenceGraph:
+    def of(cls, dataset: FewShotDataset, settings: EvidenceSettings | None = None) -> EvidenceGraph:
         """The background graph of a dataset, with the facts of its train tasks unless they are not wanted."""
-        tasks = dataset.split("train") if train_facts else []
+        settings = settings or EvidenceSettings()
+        tasks = dataset.split("train") if settings.train_facts else []
         facts = [np.insert(task.pairs, 1, task.relation, axis=1) for task in tasks]
-        return cls._of(dataset.graph, np.concatenate([np.zeros((0, 3), np.int32), *facts]))
+        return cls._of(dataset.graph, np.concatenate([np.zeros((0, 3), np.int32), *facts]), settings)
 
     @classmethod
-    def _of(cls, graph: KnowledgeGraph, task_facts: IntArray) -> EvidenceGraph:
+    def _of(cls, graph: KnowledgeGraph, task_facts: IntArray, settings: EvidenceSettings) -> EvidenceGraph:
         triples = np.concatenate([graph.triples, task_facts])
-        found = cls(triples, len(graph.entities), len(graph.relations), graph.types)
+        found = cls(triples, len(graph.entities), len(graph.relations), graph.types, settings)
         found.task_facts = task_facts
         return found
 
     def extended(self, graph: KnowledgeGraph) -> EvidenceGraph:
         """The same with a larger background graph."""
-        return self._of(graph, self.task_facts)
+        return self._of(graph, self.task_facts, self.settings)
 
     def _compress_profiles(self, pairs: NDArray[np.int64]) -> None:
         """Of each entity, the kinds of edges that leave it and how many there are of each."""
@@ -112,7 +120,7 @@ class EvidenceGraph:
         degrees = self.degrees_of(entities)
         if hidden is not None:
             degrees = degrees - self.counts(entities, hidden) - self.counts(entities, hidden + self.relation_count)
-        return np.asarray(degrees <= MAX_DEGREE)
+        return np.asarray(degrees <= self.settings.max_degree)
 
     def profiles(self, entities: IntArray, hidden: int | None = None) -> Edges:
         """The entries of some entities' profiles, but those of a hidden relation."""
@@ -174,7 +182,7 @@ class EvidenceGraph:
     @cached_property
     def _sample(self) -> NDArray[np.int64]:
         """All entities of a small graph, or of a large one every so many."""
-        return np.arange(0, self.entity_count, -(-self.entity_count // SAMPLED))
+        return np.arange(0, self.entity_count, -(-self.entity_count // self.settings.sample))
 
     @cached_property
     def company(self) -> FloatArray:
