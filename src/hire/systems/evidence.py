@@ -5,7 +5,7 @@ A kind of edge is a relation, or its inverse: relation r has the kinds r and r +
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -56,3 +56,16 @@ class Evidence:
     rules: tuple[Rule, ...]
     shared: tuple[SharedTuple, ...]
     most_similar: SimilarReference
+
+    def scaled(self, factor: float) -> Evidence:
+        """The same where scores count so many times as much."""
+        rules = (
+            replace(
+                rule,
+                weight=factor * rule.weight,
+                paths=tuple(replace(path, weight=factor * path.weight) for path in rule.paths),
+            )
+            for rule in self.rules
+        )
+        shared = (replace(each, weight=factor * each.weight) for each in self.shared)
+        return replace(self, score=factor * self.score, rules=tuple(rules), shared=tuple(shared))
