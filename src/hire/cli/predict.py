@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hire.cli.options import device_option
 from hire.cli.output import POSITIVE, bar, json_option, option, print_json, print_table
 from hire.errors import HireError
 
@@ -32,12 +33,14 @@ facts_option = click.option(
 SHARE = click.FloatRange(0, 1)
 
 
-def _taught(run: Path, dataset: str | None, references: Path, name: str | None, facts: Path | None) -> TaughtRelation:
+def _taught(
+    run: Path, dataset: str | None, references: Path, name: str | None, facts: Path | None, device: str
+) -> TaughtRelation:
     from hire.data.sources.reading import SourceOptions, read_sources
     from hire.inference.bulk import teach_from
     from hire.inference.model import load
 
-    trained = load(run, dataset)
+    trained = load(run, dataset, device=device)
     if facts is not None:
         (table,) = read_sources([str(facts)], SourceOptions(), facts)
         columns = [column.to_pylist() for column in table.triples.arrays()]
@@ -66,6 +69,7 @@ def _taught(run: Path, dataset: str | None, references: Path, name: str | None, 
 @name_option
 @facts_option
 @dataset_option
+@device_option
 def predict(
     run: Path,
     references: Path,
@@ -78,6 +82,7 @@ def predict(
     name: str | None,
     facts: Path | None,
     dataset: str | None,
+    device: str,
     **options: Any,
 ) -> None:
     """Teach the model of RUN a relation from references, and predict the tails of one head or of millions.
@@ -101,7 +106,7 @@ def predict(
     if resume and output is not None and output.exists() and not Output.interrupted(output):
         click.echo(f"{output}: already complete; run without --resume to write it again", err=True)
         return
-    relation = _taught(run, dataset, references, name, facts)
+    relation = _taught(run, dataset, references, name, facts, device)
     question, asked = Question(**options), Heads(heads, head or "")
     if form == "table":
         for of, answers in answers_for(relation, asked, question):
@@ -159,6 +164,7 @@ def _print_answers(relation: TaughtRelation, head: str, answers: list[Answer], q
 @name_option
 @facts_option
 @dataset_option
+@device_option
 @json_option
 def explain(
     run: Path,
@@ -170,6 +176,7 @@ def explain(
     name: str | None,
     facts: Path | None,
     dataset: str | None,
+    device: str,
     as_json: bool,
 ) -> None:
     """Explain why the model of RUN, taught a relation from references, predicts a tail for a head.
@@ -180,7 +187,7 @@ def explain(
     """
     if output is not None and output.suffix.lower() != ".svg":
         raise HireError("the picture must be an .svg file", file=output, remedy="choose a name that ends in .svg")
-    found = _taught(run, dataset, references, name, facts).explain(head, tail, most=most)
+    found = _taught(run, dataset, references, name, facts, device).explain(head, tail, most=most)
     content = found.to_dict()
     if output is not None:
         from hire.inference.picture import explanation_svg
@@ -240,9 +247,17 @@ def explain(
 )
 @click.option("--check", type=click.Choice(["train", "dev", "test"]), help="Only measure the calibration on a split.")
 @dataset_option
+@device_option
 @json_option
 def calibrate(
-    run: Path, shots: tuple[int, ...], draws: int, among: Any, check: str | None, dataset: str | None, as_json: bool
+    run: Path,
+    shots: tuple[int, ...],
+    draws: int,
+    among: Any,
+    check: str | None,
+    dataset: str | None,
+    device: str,
+    as_json: bool,
 ) -> None:
     """Calibrate the scores of RUN on the dev tasks, so that answers have a confidence.
 
@@ -259,7 +274,7 @@ def calibrate(
     from hire.inference.calibrate import check as check_split
     from hire.inference.model import load
 
-    trained = load(run, dataset)
+    trained = load(run, dataset, device=device)
     wanted = shots or SHOTS
     if check:
         found = check_split(trained, check, wanted, draws, among)
@@ -283,7 +298,12 @@ def calibrate(
 def _print_report(title: str, report: dict[str, Any]) -> None:
     errors = ", ".join(
         f"{word} {report[key]['ece']:.3f}"
-        for word, key in (("of all answers", "answers"), ("of top answers", "first_answers"))
+        for word, key in (
+            ("of all answers", "answers"),
+            ("of top answers", "first_answers"),
+            ("of all answers, known facts hidden", "novel_answers"),
+            ("of top answers, known facts hidden", "novel_first_answers"),
+        )
     )
     click.echo(f"{title}: {report['relations']} relations, {report['queries']:,} queries")
     click.echo(f"expected calibration error {errors}; {report['reachable']:.1%} of the true tails are candidates\n")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from hire.cli.options import device_option
 from hire.cli.output import POSITIVE, option
 from hire.errors import HireError
 
@@ -32,6 +33,7 @@ SECONDS_TO_END = 5  # for requests in progress when the service is stopped
     default=30.0,
     help="Time limit of a request, in seconds.",
 )
+@device_option
 def serve(
     run: Path,
     host: str,
@@ -42,6 +44,7 @@ def serve(
     dataset: str | None,
     threads: int | None,
     timeout: float,
+    device: str,
 ) -> None:
     """Serve the model of RUN: a web page, and an HTTP API (/docs).
 
@@ -62,6 +65,7 @@ def serve(
         dataset=dataset,
         threads=threads,
         timeout_seconds=timeout,
+        device=device,
     )
 
 
@@ -76,6 +80,7 @@ def serve_run(
     dataset: str | None = None,
     threads: int | None = None,
     timeout_seconds: float = 30.0,
+    device: str = "auto",
 ) -> None:
     """Serve a run until Ctrl-C or SIGTERM."""
     if not all(map(find_spec, ("fastapi", "uvicorn"))):
@@ -99,7 +104,7 @@ def serve_run(
         from hire.service.store import RelationStore
 
         torch.set_num_threads(1)  # parallel requests use the cores better than parallel operators
-        model = load(run, dataset)
+        model = load(run, dataset, device=device)
         path = state or run / STATE
         store = RelationStore(path)
         try:

@@ -42,7 +42,7 @@ def calibrate(
     return about | {"shots": {str(k): calibration.to_dict() for k, calibration in found.items()}}
 
 
-def calibrate_new(run: Path, dataset: str | Path | None = None, *, device: str = "cpu") -> bool:
+def calibrate_new(run: Path, dataset: str | Path | None = None, *, device: str = "auto") -> bool:
     """Calibrate a run that was just trained, quickly, unless it is calibrated; whether it has a calibration then."""
     trained = load(run, dataset, device=device)
     if trained.calibrations:

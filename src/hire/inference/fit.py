@@ -18,7 +18,7 @@ def fit(
     embeddings: Path | None = None,
     resume: bool = False,
     max_minutes: float | None = None,
-    device: str = "cpu",
+    device: str = "auto",
     threads: int = 1,
     tensorboard: bool = False,
     calibrate: bool = True,

@@ -23,6 +23,7 @@ from hire.systems.base import FewShotSystem, Support, no_pairs
 from hire.training.run import load_system, read_calibration, read_config, read_run_settings
 from hire.training.settings import TeachingSettings
 from hire.util.arrays import IntArray
+from hire.util.tensors import device_named
 
 RECENT = 16  # relations that were taught last are kept: an accepted pair often leads back to one of them
 
@@ -164,9 +165,9 @@ class TrainedModel:
         return np.array(flat, np.int64).reshape(-1, 2)
 
 
-def load(run: str | Path, dataset: str | Path | None = None, *, device: torch.device | str = "cpu") -> TrainedModel:
+def load(run: str | Path, dataset: str | Path | None = None, *, device: torch.device | str = "auto") -> TrainedModel:
     """The model of a run with its dataset, which is looked for where it was unless another place is given."""
     run = Path(run)
     opened = open_dataset(dataset if dataset is not None else read_config(run)["dataset"]["source"])
-    system = load_system(run, opened, device)
+    system = load_system(run, opened, device_named(device))
     return TrainedModel(system, opened, read_calibration(run), teaching=read_run_settings(run).teaching)

@@ -17,7 +17,7 @@ from hire.training.loop import Stage, train
 from hire.training.run import fingerprint
 from hire.util.files import cache_directory
 from hire.util.settings import to_plain
-from hire.util.tensors import load_tensors, save_tensors
+from hire.util.tensors import device_named, load_tensors, save_tensors
 
 
 def embeddings_of(
@@ -37,7 +37,7 @@ def embeddings_of(
     state = path.with_suffix(".state.safetensors")
     with suppress(OSError):  # the cache is a convenience
         path.parent.mkdir(parents=True, exist_ok=True)
-    trainer = EmbeddingTrainer(dataset.graph, settings, device)
+    trainer = EmbeddingTrainer(dataset.graph, settings, device_named(device))
     finished, _ = train(trainer, Stage(f"Embedding with {settings.model}", _usable(state)))
     found = trainer.embeddings()
     if finished:

@@ -24,7 +24,7 @@ from hire.training.loop import STATE, Entry, Stage, train
 from hire.training.run import CONFIG, MEMBERS, MODEL, read_config, restore, run_config, save_system
 from hire.training.settings import RunSettings, preset
 from hire.util.settings import items
-from hire.util.tensors import write_json
+from hire.util.tensors import device_named, write_json
 
 TENSORBOARD = "tensorboard"
 EVALUATED_SHOTS = (1, 3, 5)
@@ -38,7 +38,7 @@ def train_run(
     embeddings: Path | None = None,
     resume: bool = False,
     max_minutes: float | None = None,
-    device: str = "cpu",
+    device: str = "auto",
     threads: int = 1,
     tensorboard: bool = False,
 ) -> dict[str, Any]:
@@ -62,8 +62,7 @@ def train_run(
     else:
         run.mkdir(parents=True, exist_ok=True)
         write_json(run / CONFIG, config)
-    writer = _tensorboard(run) if tensorboard else None
-    workshop = Workshop(dataset, torch.device(device), embeddings, deadline, threads, writer)
+    workshop = Workshop(dataset, device_named(device), embeddings, deadline, threads, tensorboard)
     try:
         result = workshop.train(run, settings.system, settings.settings)
     except HireError:
@@ -91,7 +90,7 @@ class Workshop:
     embeddings_file: Path | None = None
     deadline: float | None = None
     threads: int = 1
-    writer: Any = None
+    tensorboard: bool = False
     parts: Mapping[str, FewShotSystem] = field(default_factory=dict)
 
     def embeddings(self, settings: EmbeddingSettings) -> Embeddings:
@@ -126,7 +125,7 @@ class Workshop:
             trainer.selection,
             lambda: dev_metrics(trainer.system(), self.dataset, shots),
             lambda: save_system(folder, trainer.system(), settings),
-            self.writer,
+            _tensorboard(folder) if self.tensorboard else None,
             self.threads,
         )
         finished, entries = train(trainer, stage)
@@ -169,12 +168,12 @@ def _possible_shots(dataset: FewShotDataset, shots: tuple[int, ...]) -> tuple[in
     return possible
 
 
-def _tensorboard(run: Path) -> Any:
+def _tensorboard(folder: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise HireError("TensorBoard is not installed", remedy="pip install 'hire[tensorboard]'") from error
-    return SummaryWriter(str(run / TENSORBOARD))
+    return SummaryWriter(str(folder / TENSORBOARD))
 
 
 def _check_same(run: Path, config: dict[str, Any]) -> None:

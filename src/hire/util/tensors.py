@@ -48,6 +48,16 @@ def write_json(path: Path, content: Any) -> None:
 T = TypeVar("T")
 
 
+def device_named(name: str | torch.device) -> torch.device:
+    """The device of a name; `auto` is CUDA where there is one, otherwise the CPU."""
+    if isinstance(name, torch.device):
+        return name
+    available = torch.cuda.is_available()
+    if name.startswith("cuda") and not available:
+        raise HireError("no CUDA device was found", remedy="choose the device cpu")
+    return torch.device("cuda" if name == "auto" and available else name.replace("auto", "cpu"))
+
+
 def on_device(value: T, device: torch.device) -> T:
     """The same with all its tensors on a device, those in tuples, lists and dataclasses included."""
     if device.type == "cpu":  # where they are made
