@@ -46,12 +46,13 @@ def scores_of(system: FewShotSystem, dataset: FewShotDataset) -> list[str]:
 def measure(dataset: FewShotDataset, steps: int) -> dict[str, Any]:
     """Everything that must not change by accident."""
     found: dict[str, Any] = {}
+    embedding = EmbeddingTrainer(dataset.graph, EmbeddingSettings(steps=EMBEDDING_STEPS))
+    losses = [embedding.train_step().hex() for _ in range(embedding.steps)][-STEPS:]
     for name in PRESETS:
         chosen = preset(name).settings
         of_hire = chosen.members["hire"].settings if name == "best" else chosen
         of_hire = replace(of_hire, training=replace(of_hire.training, steps=3_000))
-        embedding = EmbeddingTrainer(dataset.graph, EmbeddingSettings(steps=EMBEDDING_STEPS))
-        found[f"{name}/embeddings"] = [embedding.train_step().hex() for _ in range(embedding.steps)][-STEPS:]
+        found[f"{name}/embeddings"] = losses
         trainer = HireTrainer(dataset, embedding.embeddings(), of_hire)
         found[f"{name}/hire"] = [trainer.train_step().hex() for _ in range(steps)]
         system: FewShotSystem = trainer.system()
