@@ -21,6 +21,7 @@ import torch
 
 import hire
 from hire.data.dataset import FewShotDataset
+from hire.errors import HireError
 from hire.evaluation.ranking import evaluate
 from hire.inference.model import TrainedModel
 from hire.systems import registry
@@ -87,6 +88,35 @@ def test_it_is_listed_beside_the_others(installed: dict[str, str]) -> None:
     found = {each["name"]: each for each in run_hire(installed, "systems")}
     assert set(registry.BUILT_IN) < set(found)
     assert not found[NAME]["built_in"] and found[NAME]["settings"]["training.steps"] == 300
+
+
+def test_a_package_that_cannot_be_imported_does_not_hide_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = tmp_path / "broken-0.1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 0.1\n")
+    (about / "entry_points.txt").write_text(
+        "[hire.systems]\nbroken = no_such_module:Broken\nhire = no_such_module:Hire\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    registry._plug_ins.cache_clear()
+    try:
+        found = {name: registry.describe(name) for name in registry.system_names()}
+        assert found["hire"]["built_in"] and "No module named" in found["broken"]["summary"]
+        with pytest.raises(HireError, match="cannot be loaded"):
+            registry.system_class("broken")
+    finally:
+        registry._plug_ins.cache_clear()
+
+
+def test_a_run_says_that_the_package_of_its_system_is_missing(
+    trained_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_plug_ins", dict)
+    with pytest.raises(HireError, match="unknown system 'nearest-reference'") as raised:
+        hire.load(trained_run)
+    assert "install its package" in str(raised.value.problems[0].remedy)
 
 
 def test_it_is_evaluated_by_name(installed: dict[str, str], trained_run: Path, model: TrainedModel) -> None:

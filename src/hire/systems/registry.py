@@ -42,7 +42,8 @@ def system_class(name: str) -> type[FewShotSystem]:
     if name not in _plug_ins():
         near = get_close_matches(name, system_names(), 1)
         remedy = f"did you mean {near[0]!r}? " if near else ""
-        raise HireError(f"unknown system {name!r}", remedy=f"{remedy}the systems are {', '.join(system_names())}")
+        remedy += f"the systems are {', '.join(system_names())}; for any other, install its package"
+        raise HireError(f"unknown system {name!r}", remedy=remedy)
     entry = _plug_ins()[name]
     try:
         found = entry.load()
@@ -71,10 +72,19 @@ def _plug_ins() -> dict[str, Any]:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """A system as plain data: what it is, its paper, what it can do, and its settings with their defaults."""
+    """A system as plain data: what it is, its paper, what it can do, and its settings with their defaults.
+
+    If a system of another package cannot be loaded, its summary says why, so that the others can still be listed.
+    """
     from hire.util.settings import items
 
-    system = system_class(name)
+    try:
+        system = system_class(name)
+    except HireError as error:
+        if name not in _plug_ins():
+            raise
+        summary = error.problems[0].message
+        return {"name": name, "summary": summary, "paper": "", "capabilities": [], "built_in": False, "settings": {}}
     return {
         "name": name,
         "summary": system.summary,
