@@ -81,7 +81,6 @@ def test_the_python_of_a_document_runs(
 ) -> None:
     code = "\n".join(blocks(document, "python"))
     monkeypatch.setattr("hire.training.pipeline.preset", lambda: small_settings("ensemble"))
-    monkeypatch.setattr("hire.inference.fit.calibrate_new", lambda *_, **__: False)  # takes seconds
     monkeypatch.chdir(tmp_path)
     if "hire.fit(" not in code:
         (tmp_path / "runs").mkdir()
