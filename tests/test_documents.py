@@ -20,7 +20,9 @@ from hire.util.settings import parse_assignment
 from tests.support import small_settings
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+DOCUMENTS = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+)
 LINKING = [*DOCUMENTS, ROOT / "CHANGELOG.md", *sorted((ROOT / "results").glob("*.md"))]
 TO_BE_WRITTEN = ("src/hire/systems/shared_neighbors.py", "tests/systems/test_shared_neighbors.py")  # as an example
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -65,6 +67,8 @@ def check_command(words: list[str], *, whole: bool) -> None:
 def check_settings(given: Mapping[str, Any]) -> None:
     """Fail if a command line of `hire train` names a preset, a system or a setting that does not exist."""
     system, name = given.get("system"), given.get("preset_name")
+    if system is not None and (ROOT / "examples" / system).is_dir():
+        return  # a package of its own, with tests of its own
     settings = RunSettings.of(system) if system else preset(name or DEFAULT)
     settings.changed(dict(map(parse_assignment, given.get("assignments") or ())))
 
