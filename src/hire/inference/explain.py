@@ -1,4 +1,4 @@
-"""Why a tail is suggested: paths like those of references, what it shares with their tails, and which is most alike."""
+"""What speaks for and against a tail: paths that lead to it, facts shared with reference tails, a similar reference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from hire.data.graph import KnowledgeGraph
 from hire.systems.base import FewShotSystem
-from hire.systems.evidence import Evidence, Path, Rule, SharedTuple, SimilarReference
+from hire.systems.evidence import Evidence, Rule, SharedTuple, SimilarReference
 from hire.util.arrays import IntArray
 
 INVERSE_MARK = "⁻¹"
@@ -23,7 +23,7 @@ MOST_WEIGHED = 100  # shared tuples whose rarity is looked up
 
 @dataclass(frozen=True)
 class Explanation:
-    """The reasons for one answer, as a sentence, as plain data and as a picture."""
+    """What speaks for and against one answer, as a sentence, as plain data and as a picture."""
 
     graph: KnowledgeGraph
     relation: str
@@ -45,31 +45,61 @@ class Explanation:
         body = ", ".join(f"{self.kind_name(kind)}({a}, {b})" for kind, (a, b) in ends)
         return f"{self.relation}(h, t) <- {body}: {_of(rule)}"
 
+    def rule_words(self, rule: Rule) -> str:
+        """Like `linked by plays_for, led_by, as 4 of 5 references are`."""
+        linked = f"{_speaks(rule)}linked by {', '.join(map(self.kind_name, rule.kinds))}"
+        if not rule.support:
+            return f"{linked}, as no reference is"
+        return f"{linked}, {'as' if rule.weight > 0 else 'though'} {_of(rule)} {'are' if rule.support > 1 else 'is'}"
+
+    def shared_words(self, shared: SharedTuple) -> str:
+        """Like `works_at gym, shared with the tails of 4 of 5 references`."""
+        fact = f"{_speaks(shared)}{self.kind_name(shared.kind)} {self.graph.label(shared.entity)}"
+        return f"{fact}, {'' if shared.weight > 0 else 'though '}shared with the tails of {_of(shared)}"
+
     @property
     def sentence(self) -> str:
-        """The main reasons, for a person to read."""
-        label, evidence = self.graph.label, self.evidence
-        reasons = []
-        rule = next((rule for rule in evidence.rules if rule.support and rule.paths), None)
-        if rule is not None:
-            path = rule.paths[0].entities
-            steps = "".join(
-                f" —{self.kind_name(kind)}→ {label(entity)}" for kind, entity in zip(rule.kinds, path[1:], strict=True)
-            )
-            reasons.append(f"{label(path[0])}{steps} is a path like those of {_of(rule)}")
-        shared = next(iter(evidence.shared), None)
-        if shared is not None:
-            reasons.append(
-                f"{label(self.tail)} —{self.kind_name(shared.kind)}→ {label(shared.entity)} "
-                f"is also said of the tails of {_of(shared)}"
-            )
-        similar = evidence.most_similar
-        alike = f"{label(similar.head)} → {label(similar.tail)}"
+        """The main reasons for the answer and the main one against it, for a person to read."""
+        label, similar = self.graph.label, self.evidence.most_similar
+        reasons = [*self._reasons_for(), *self._reasons_against()]
         if similar.tail == self.tail:
             reasons.append(f"{label(self.tail)} is the tail of a reference itself")
-        if not reasons:
-            return f"The graph itself links the two like no reference; to the model they are most like {alike}."
-        return f"{'; '.join(reasons)}; the most similar reference is {alike}."
+        if similar.head_similarity or similar.tail_similarity:
+            reasons.append(f"the most similar reference is {label(similar.head)} → {label(similar.tail)}")
+        return f"{'; '.join(reasons)}."
+
+    def _reasons_for(self) -> list[str]:
+        """The strongest rule and the strongest shared tuple, or else a rule that no reference has."""
+        rules = [rule for rule in self.evidence.rules if rule.weight > 0]
+        supported = [f"{self._path(rule)} is a path like those of {_of(rule)}" for rule in rules if rule.support]
+        shared = [
+            f"{self._fact(each)} is also said of the tails of {_of(each)}"
+            for each in self.evidence.shared
+            if each.weight > 0
+        ]
+        others = [f"{self._path(rule)} is a path that no reference has" for rule in rules if not rule.support]
+        return [*supported[:1], *shared[:1]] or others[:1] or ["Nothing in the graph speaks for it"]
+
+    def _reasons_against(self) -> list[str]:
+        """The strongest piece of evidence against the answer, if there is one."""
+        pieces: list[Rule | SharedTuple] = [*self.evidence.rules, *self.evidence.shared]
+        against = min((piece for piece in pieces if piece.weight < 0), key=lambda piece: piece.weight, default=None)
+        if against is None:
+            return []
+        if isinstance(against, SharedTuple):
+            return [f"{_speaks(against)}{self._fact(against)}, though it is said of the tails of {_of(against)}"]
+        how = f"though such a path links {_of(against)}" if against.support else "a path that no reference has"
+        return [f"{_speaks(against)}{self._path(against)}, {how}"]
+
+    def _path(self, rule: Rule) -> str:
+        """Like `ann —plays_for→ x —led_by→ kim`: the first path of a rule."""
+        label, path = self.graph.label, rule.paths[0]
+        steps = zip(rule.kinds, path[1:], strict=True)
+        return label(path[0]) + "".join(f" —{self.kind_name(kind)}→ {label(entity)}" for kind, entity in steps)
+
+    def _fact(self, shared: SharedTuple) -> str:
+        label = self.graph.label
+        return f"{label(self.tail)} —{self.kind_name(shared.kind)}→ {label(shared.entity)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, entities by their ids; `labels` has the labels of those that have one."""
@@ -78,23 +108,21 @@ class Explanation:
         rules = [
             {
                 "text": self.rule_text(rule),
-                "support": rule.support,
-                "references": rule.references,
-                "weight": rule.weight,
-                "paths": [[names[entity] for entity in path.entities] for path in rule.paths],
+                "words": self.rule_words(rule),
+                **_figures(rule),
+                "paths": [[names[entity] for entity in path] for path in rule.paths],
                 "kinds": [self.kind_name(kind) for kind in rule.kinds],
             }
             for rule in evidence.rules
         ]
         shared = [
             {
-                "relation": self.kind_name(tuple_.kind),
-                "entity": names[tuple_.entity],
-                "support": tuple_.support,
-                "references": tuple_.references,
-                "weight": tuple_.weight,
+                "relation": self.kind_name(each.kind),
+                "entity": names[each.entity],
+                "words": self.shared_words(each),
+                **_figures(each),
             }
-            for tuple_ in evidence.shared
+            for each in evidence.shared
         ]
         return {
             "relation": self.relation,
@@ -117,14 +145,28 @@ class Explanation:
     def _labels(self) -> dict[str, str]:
         evidence, graph = self.evidence, self.graph
         entities = {self.head, self.tail, evidence.most_similar.head, evidence.most_similar.tail}
-        entities |= {entity for rule in evidence.rules for path in rule.paths for entity in path.entities}
+        entities |= {entity for rule in evidence.rules for path in rule.paths for entity in path}
         entities |= {shared.entity for shared in evidence.shared}
         named = {graph.entities[entity]: graph.label(entity) for entity in sorted(entities)}
         return {name: label for name, label in named.items() if label != name}
 
 
-def _of(reason: Rule | SharedTuple) -> str:
-    return f"{reason.support} of {reason.references} reference{'s' if reason.references > 1 else ''}"
+def _figures(piece: Rule | SharedTuple) -> dict[str, Any]:
+    return {
+        "for": piece.weight > 0,
+        "weight": piece.weight,
+        "support": piece.support,
+        "references": piece.references,
+    }
+
+
+def _speaks(piece: Rule | SharedTuple) -> str:
+    """What comes before the words for a piece of evidence."""
+    return "" if piece.weight > 0 else "speaks against: "
+
+
+def _of(piece: Rule | SharedTuple) -> str:
+    return f"{piece.support or 'none'} of {piece.references} reference{'s' if piece.references > 1 else ''}"
 
 
 def find_evidence(
@@ -139,7 +181,9 @@ def find_evidence(
 ) -> Evidence:
     """The model's own evidence for a (head, tail) pair if it has any, otherwise what the graph tells.
 
-    Edges of a hidden relation, the one that is asked about, are no evidence.
+    Edges of a hidden relation, the one that is asked about, are no evidence. What the graph tells all speaks for the
+    answer, as at least one reference has it, too; its weight is the share of references that have it (of a shared
+    tuple, times its rarity), not what the score would lose without it.
     """
     if "explain" in model.capabilities:
         return model.explain(learned, *pair, most=most)
@@ -160,7 +204,7 @@ def _neighbors(graph: KnowledgeGraph, entity: int, hidden: int | None) -> IntArr
 def _rules(
     graph: KnowledgeGraph, references: IntArray, pair: tuple[int, int], hidden: int | None, most: int
 ) -> list[Rule]:
-    """The kinds of paths of one or two edges that link a pair and at least one reference."""
+    """The kinds of paths of one or two edges that link a pair and at least one reference; weights are shares."""
     links = _links(graph, *pair, hidden)
     counts = Counter(kinds for head, tail in references.tolist() for kinds in _links(graph, head, tail, hidden))
     ordered = sorted(
@@ -172,10 +216,7 @@ def _rules(
             counts[kinds],
             len(references),
             counts[kinds] / len(references),
-            tuple(
-                Path((pair[0], *between, pair[1]), counts[kinds] / len(references) / len(links[kinds]))
-                for between in links[kinds][:most]
-            ),
+            tuple((pair[0], *between, pair[1]) for between in links[kinds][:most]),
         )
         for kinds in ordered[:most]
     ]
@@ -221,7 +262,8 @@ def _shared(
         inverse = (kind + len(graph.relations)) % (2 * len(graph.relations))
         having = int((graph.neighbors_of(entity, None)[:, 0] == inverse).sum())
         rarity = np.log((everything + 1) / (having + 1)) / np.log(everything + 1)
-        found.append(SharedTuple(kind, entity, support, shots, float(support / shots * rarity)))
+        if rarity > 0:  # what every entity has says nothing
+            found.append(SharedTuple(kind, entity, support, shots, float(support / shots * rarity)))
     return sorted(found, key=lambda shared: (-shared.weight, shared.kind, shared.entity))[:most]
 
 

@@ -1,4 +1,4 @@
-"""What speaks for an answer, in numbers of entities and of kinds of edges, whoever found it.
+"""What speaks for and against an answer, in ids of entities and of kinds of edges, whoever found it.
 
 A kind of edge is a relation, or its inverse: relation r has the kinds r and r + relations.
 """
@@ -6,14 +6,7 @@ A kind of edge is a relation, or its inverse: relation r has the kinds r and r +
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-
-
-@dataclass(frozen=True)
-class Path:
-    """A way from the head to the tail, and how much it counted."""
-
-    entities: tuple[int, ...]  # the head, what lies between, the tail
-    weight: float
+from typing import TypeVar
 
 
 @dataclass(frozen=True)
@@ -23,8 +16,8 @@ class Rule:
     kinds: tuple[int, ...]
     support: int  # references that such a path links, too
     references: int
-    weight: float  # of all its paths
-    paths: tuple[Path, ...]  # the weightiest first
+    weight: float  # what the score loses without the facts on its paths; below zero, they speak against the answer
+    paths: tuple[tuple[int, ...], ...]  # from head to tail, the entities on each; what counts most comes first
 
 
 @dataclass(frozen=True)
@@ -35,7 +28,15 @@ class SharedTuple:
     entity: int
     support: int  # reference tails that have it
     references: int
-    weight: float
+    weight: float  # what the score loses without the tail's fact; below zero, it speaks against the answer
+
+
+Piece = TypeVar("Piece", Rule, SharedTuple)
+
+
+def strongest_first(pieces: list[Piece]) -> tuple[Piece, ...]:
+    """What speaks for an answer, the weightiest first, then what speaks against it, the weightiest first."""
+    return tuple(sorted(pieces, key=lambda piece: (piece.weight < 0, -abs(piece.weight), -piece.support)))
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class SimilarReference:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What speaks for a tail, the weightiest first."""
+    """What speaks for a tail, the weightiest first, and then what speaks against it, the weightiest first."""
 
     score: float
     rules: tuple[Rule, ...]
@@ -59,13 +60,6 @@ class Evidence:
 
     def scaled(self, factor: float) -> Evidence:
         """The same where scores count so many times as much."""
-        rules = (
-            replace(
-                rule,
-                weight=factor * rule.weight,
-                paths=tuple(replace(path, weight=factor * path.weight) for path in rule.paths),
-            )
-            for rule in self.rules
-        )
+        rules = (replace(rule, weight=factor * rule.weight) for rule in self.rules)
         shared = (replace(each, weight=factor * each.weight) for each in self.shared)
         return replace(self, score=factor * self.score, rules=tuple(rules), shared=tuple(shared))

@@ -1,98 +1,226 @@
-"""Why the path model suggests a tail: rules and their paths, what it shares with reference tails, the most alike."""
+"""Why the path model scores a tail as it does: rules and their paths, what it shares with reference tails."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hire.systems.evidence import Evidence, Path, Rule, SharedTuple, SimilarReference
+from hire.systems.evidence import Evidence, Rule, SharedTuple, SimilarReference, strongest_first
 from hire.systems.path.features import HEAD, TAIL, ReferenceEvidence
 from hire.systems.path.model import PathModel, PathRelation
-from hire.systems.path.walks import HOPS, Layer, Tails, Walks, walks
-from hire.util.arrays import expand_rows, row_offsets
+from hire.systems.path.walks import HOPS, Layer, TailInputs, Tails, Walks, walks
+from hire.util.arrays import IntArray, expand_rows, row_offsets
 
-PATHS_AT_ONCE = 20_000  # the weightiest of the walks between two hubs
+PATHS_AT_ONCE = 20_000  # of the walks between two hubs, those with the largest gradients
+REMOVALS_AT_ONCE = 32  # bounds the memory of measuring many rules
+NOTICEABLE = 1e-4  # what a score loses of less than this may be rounding
+Floats = NDArray[Any]  # float64, which numpy's own types lose sight of
+Kinds = tuple[int, ...]  # of the edges of a path
+Entities = tuple[int, ...]  # on a path, from head to tail
+
+
+class _Paths(NamedTuple):
+    """Paths between a head and a tail; what a path of fewer hops does not need is -1."""
+
+    kinds: NDArray[np.int64]  # [paths, HOPS]
+    entities: NDArray[np.int64]  # [paths, HOPS + 1]: the head, what lies between, and in the last column the tail
+    facts: NDArray[np.int64]  # [paths, HOPS]: the place of each edge's fact among the gradients
 
 
 def explain_path(model: PathModel, relation: PathRelation, head: int, tail: int, *, most: int = 10) -> Evidence:
-    """Why a tail has the score it has: at most so many rules, paths of each, and shared tuples."""
+    """Why a tail has the score it has: at most so many rules, paths of each, and shared tuples.
+
+    The weight of a rule is what the score loses when the facts on its paths, those that are listed, are taken out of
+    the graph; that of a shared tuple, when the tail's fact is. What the score does not depend on is left out. Gradients
+    tell which rules are worth measuring.
+    """
     evidence = relation.evidence
     block = Tails.of(evidence, np.array([tail]))
     walked = walks(evidence, np.array([head]), block)
-    score, weights = _edge_weights(model, relation, block, walked)
-    return Evidence(
-        score,
-        tuple(_rules(evidence, head, tail, walked, weights, most)),
-        tuple(shared_tuples(evidence, tail)[:most]),
-        _most_similar(evidence, head, block),
-    )
+    facts, gradients = _fact_gradients(evidence, tail, walked, _gradients(model, relation, block, walked))
+    paths = _paths(walked, head, tail, facts, gradients)
+    rules = _rules(paths, gradients, most)
+    shared = shared_tuples(evidence, tail)[:most]
+    removals = [_path_facts(evidence, *rule) for rule in rules]
+    removals += [_facts(evidence, np.array([(tail, each.kind, each.entity)])) for each in shared]
+    score, weights = _weights(model, relation, head, tail, removals, walked.numbers[1])
+    of_rules = [
+        Rule(kinds, count_support(evidence, kinds), len(evidence.pairs), weight, tuple(paths))
+        for (kinds, paths), weight in zip(rules, weights[: len(rules)], strict=True)
+        if weight
+    ]
+    of_tail = [
+        replace(each, weight=weight) for each, weight in zip(shared, weights[len(rules) :], strict=True) if weight
+    ]
+    return Evidence(score, strongest_first(of_rules), strongest_first(of_tail), _most_similar(evidence, head, block))
 
 
-def _edge_weights(
-    model: PathModel, relation: PathRelation, block: Tails, walked: Walks
-) -> tuple[float, list[NDArray[np.float32]]]:
-    """The score of the one pair, and its derivative by each edge's share in it, hop by hop."""
-    counted = [torch.ones(len(layer.kinds), requires_grad=True) for layer in walked.layers]
+def _gradients(model: PathModel, relation: PathRelation, block: Tails, walked: Walks) -> list[NDArray[np.float32]]:
+    """The derivative of the score of the one pair by each edge's share in it, hop by hop."""
+    counted = [
+        torch.ones(len(layer.kinds), device=relation.weights[0][0].device, requires_grad=True)
+        for layer in walked.layers
+    ]
     with torch.enable_grad():
         score = model.pair_scores(relation, block, walked, counted=counted).mean()
         gradients = torch.autograd.grad(score, counted, allow_unused=True)
-    found = [
-        np.zeros(len(part), np.float32) if gradient is None else gradient.numpy()
+    return [
+        np.zeros(len(part), np.float32) if gradient is None else gradient.cpu().numpy()
         for part, gradient in zip(counted, gradients, strict=True)
     ]
-    return float(score.detach()), found
 
 
-def _rules(
-    evidence: ReferenceEvidence, head: int, tail: int, walked: Walks, weights: list[NDArray[np.float32]], most: int
-) -> list[Rule]:
-    by_kinds: dict[tuple[int, ...], dict[tuple[int, ...], float]] = defaultdict(lambda: defaultdict(float))
-    for kinds, entities, weight in _paths(walked, tail, weights):
-        between = entities[1:-1]
-        if len(set(between) | {head, tail}) == len(between) + len({head, tail}) and kinds:
-            by_kinds[kinds][entities] += weight  # the same path may wait at either end
-    rules = []
-    for kinds, paths in by_kinds.items():
-        ordered = sorted(paths.items(), key=lambda item: (-item[1], item[0]))
-        found = tuple(Path(entities, weight) for entities, weight in ordered[:most])
-        rules.append((kinds, sum(paths.values()), found))
-    rules.sort(key=lambda rule: (-abs(rule[1]), rule[0]))
-    return [
-        Rule(kinds, count_support(evidence, kinds), len(evidence.pairs), weight, found)
-        for kinds, weight, found in rules[:most]
-    ]
+def _fact_gradients(
+    evidence: ReferenceEvidence, tail: int, walked: Walks, gradients: list[NDArray[np.float32]]
+) -> tuple[list[NDArray[np.int64]], Floats]:
+    """Of each hop's edges the number of their fact, and what the score would lose without each fact, to first order.
+
+    A fact may be walked in several hops and in both directions.
+    """
+    keys = []
+    ends = (*walked.numbers[1:], np.full(len(walked.reached), tail))
+    for layer, before, after in zip(walked.layers, walked.numbers, ends, strict=True):
+        edges = np.stack([before[layer.sources.numpy()], layer.kinds.numpy(), after[layer.targets.numpy()]], axis=1)
+        heads, relations, tails = _facts(evidence, edges).T
+        keys.append((heads * evidence.graph.relation_count + relations) * evidence.graph.entity_count + tails)
+    facts, places = np.unique(np.concatenate(keys), return_inverse=True)
+    sums = np.bincount(places, np.concatenate(gradients), minlength=len(facts))
+    return np.split(places, np.cumsum([len(of_hop) for of_hop in keys[:-1]])), sums
 
 
-def _paths(
-    walked: Walks, tail: int, weights: list[NDArray[np.float32]]
-) -> list[tuple[tuple[int, ...], tuple[int, ...], float]]:
-    """All walks of one pair, from the last hop to the first: kinds, entities, and the weight of their edges."""
-    ends = np.arange(len(walked.reached))  # one place, or none
-    total = np.zeros(len(ends), np.float32)
-    steps: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
-    for hop in reversed(range(HOPS)):
-        layer, stays = walked.layers[hop], walked.stays[hop].numpy()
-        owners, edges, places = _ways_back(layer, stays, ends)
-        total = total[owners] + np.where(edges >= 0, np.append(weights[hop], 0)[edges], 0)
-        best = np.argsort(-np.abs(total), kind="stable")[:PATHS_AT_ONCE]
-        owners, edges, ends, total = owners[best], edges[best], places[best], total[best]
-        steps = [(past_edges[owners], past_places[owners]) for past_edges, past_places in steps]
-        steps.append((edges, ends))
-    kinds = [np.append(walked.layers[hop].kinds.numpy(), 0) for hop in range(HOPS)]
+def _rules(paths: _Paths, gradients: Floats, most: int) -> list[tuple[Kinds, list[Entities]]]:
+    """The rules on which the score hangs most, by its gradient, as kinds of edges, and the main paths of each."""
+    rules, owners = np.unique(_keys(paths.kinds), return_inverse=True)
+    of_paths = np.append(gradients, 0)[paths.facts].sum(axis=1)
+    order = np.lexsort([-np.abs(of_paths), owners])
+    order = order[np.arange(len(order)) - row_offsets(owners, len(rules))[owners[order]] < most]
+    # Paths have facts in common, and each counts but once.
+    used = np.unique(owners[order, None] * (len(gradients) + 1) + paths.facts[order] + 1)
+    of_rules, facts = np.divmod(used, len(gradients) + 1)
+    losses = np.bincount(of_rules, np.insert(gradients, 0, 0)[facts], minlength=len(rules))
     found = []
-    for i, weight in enumerate(total):
-        walked_kinds: list[int] = []
-        entities: list[int] = []
-        for hop in range(HOPS):
-            edges, places = steps[HOPS - 1 - hop]
-            if edges[i] >= 0:
-                walked_kinds.append(int(kinds[hop][edges[i]]))
-                entities.append(int(walked.numbers[hop][places[i]]))
-        found.append((tuple(walked_kinds), (*entities, tail), float(weight)))
+    for rule in _strongest(losses, most):
+        own = order[owners[order] == rule]
+        length = int((paths.kinds[own[0]] >= 0).sum())
+        ways = np.delete(paths.entities[own], slice(length, HOPS), axis=1)
+        found.append((tuple(paths.kinds[own[0], :length].tolist()), [tuple(way) for way in ways.tolist()]))
     return found
+
+
+def _strongest(weights: Floats, most: int) -> NDArray[np.int64]:
+    """The places of the largest weights, a third of them below zero if there are so many."""
+    order = np.argsort(-np.abs(weights), kind="stable")
+    above, below = order[weights[order] >= 0], order[weights[order] < 0]
+    against = min(len(below), max(most // 3, most - len(above)))
+    return np.concatenate([above[: most - against], below[:against]])
+
+
+def _path_facts(evidence: ReferenceEvidence, kinds: Kinds, paths: list[Entities]) -> IntArray:
+    """The facts on some paths over the same kinds of edges, [n, 3]."""
+    edges = [edge for path in paths for edge in zip(path[:-1], kinds, path[1:], strict=True)]
+    return _facts(evidence, np.array(edges))
+
+
+def _facts(evidence: ReferenceEvidence, edges: IntArray) -> IntArray:
+    """Edges, source, kind and target of each, as facts [n, 3] of head, relation and tail."""
+    sources, kinds, targets = edges.T
+    backwards = kinds >= evidence.graph.relation_count
+    heads, tails = np.where(backwards, targets, sources), np.where(backwards, sources, targets)
+    return np.stack([heads, kinds % evidence.graph.relation_count, tails], axis=1)
+
+
+def _weights(
+    model: PathModel, relation: PathRelation, head: int, tail: int, removals: list[IntArray], near: IntArray
+) -> tuple[float, list[float]]:
+    """The score of a pair, and what it loses without each of some sets of facts; near are the head's neighbors."""
+    evidence = relation.evidence
+    needed = np.unique(np.concatenate([near, [head, tail], evidence.pairs.ravel()]))
+    scores, removed = [], [None, *removals]
+    for start in range(0, len(removed), REMOVALS_AT_ONCE):
+        facts_of = removed[start : start + REMOVALS_AT_ONCE]
+        some = [evidence if facts is None else evidence.without(facts) for facts in facts_of]
+        for each in some:
+            each.entity_features(needed)  # all at once, which is faster than one after the other
+        scores.append(_scores(model, relation, head, tail, some))
+    score, *others = torch.cat(scores).tolist()
+    losses = (score - other for other in others)
+    return score, [loss if abs(loss) >= NOTICEABLE else 0.0 for loss in losses]
+
+
+@torch.no_grad()
+def _scores(
+    model: PathModel, relation: PathRelation, head: int, tail: int, evidence: list[ReferenceEvidence]
+) -> torch.Tensor:
+    """The scores of a pair by different evidence, as so many tasks at once."""
+    blocks = [Tails.of(each, np.array([tail])) for each in evidence]
+    walked = [walks(each, np.array([head]), block) for each, block in zip(evidence, blocks, strict=True)]
+    kind_count = relation.evidence.graph.kind_count
+    return model.pair_scores(
+        replace(relation, weights=_kind_weights(model, relation, evidence)),
+        replace(blocks[0], inputs=TailInputs.joined([block.inputs for block in blocks], kind_count)),
+        Walks.joined(walked, [1] * len(blocks), kind_count),
+    )
+
+
+def _kind_weights(
+    model: PathModel, relation: PathRelation, evidence: list[ReferenceEvidence]
+) -> list[list[torch.Tensor]]:
+    """The weights of each kind of edge for all evidence behind one another, of each member."""
+    found = []
+    for member, known in zip(model.network.members, relation.weights, strict=True):
+        parts = [
+            known
+            if each.kind_features is relation.evidence.kind_features
+            else member.weigh(torch.from_numpy(each.kind_features).to(known[0].device))
+            for each in evidence
+        ]
+        found.append([torch.cat(of_hop) for of_hop in zip(*parts, strict=True)])
+    return found
+
+
+def _paths(walked: Walks, head: int, tail: int, facts: list[NDArray[np.int64]], gradients: Floats) -> _Paths:
+    """The walks of one pair, found from the last hop to the first, that pass no entity twice."""
+    ends = np.arange(len(walked.reached))  # one place, or none
+    total = np.zeros(len(ends))
+    found = _Paths(*(np.full((len(ends), width), -1) for width in (HOPS, HOPS + 1, HOPS)))
+    found.entities[:, HOPS] = tail
+    for hop in reversed(range(HOPS)):
+        owners, edges, ends = _ways_back(walked.layers[hop], walked.stays[hop].numpy(), ends)
+        moves = edges >= 0
+        total = total[owners]
+        total[moves] += gradients[facts[hop][edges[moves]]]
+        best = np.argsort(-np.abs(total), kind="stable")[:PATHS_AT_ONCE]
+        edges, ends, total, moves = edges[best], ends[best], total[best], moves[best]
+        found = _Paths(*(part[owners[best]] for part in found))
+        found.kinds[moves, hop] = walked.layers[hop].kinds.numpy()[edges[moves]]
+        found.entities[moves, hop] = walked.numbers[hop][ends[moves]]
+        found.facts[moves, hop] = facts[hop][edges[moves]]
+    return _simple(found, head, tail)
+
+
+def _simple(paths: _Paths, head: int, tail: int) -> _Paths:
+    """The distinct paths that pass no entity twice: walks that wait somewhere differ only in where."""
+    order = np.argsort(paths.kinds < 0, axis=1, kind="stable")  # hops first, waiting last
+    kinds, facts = (np.take_along_axis(part, order, axis=1) for part in (paths.kinds, paths.facts))
+    entities = np.append(np.take_along_axis(paths.entities, order, axis=1), paths.entities[:, HOPS:], axis=1)
+    inner = entities[:, 1:HOPS]
+    apart = (inner[:, 0] != inner[:, 1]) | (inner[:, 1] < 0)
+    simple = np.flatnonzero((kinds[:, 0] >= 0) & ~np.isin(inner, [head, tail]).any(axis=1) & apart)
+    keys = np.stack([_keys(inner[simple]), _keys(kinds[simple])])
+    order = np.lexsort(keys)
+    distinct = simple[order[np.diff(keys[:, order], prepend=-1).any(axis=0)]]
+    return _Paths(*(part[distinct] for part in (kinds, entities, facts)))
+
+
+def _keys(columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """One number for each row of a few columns of ids or -1: rows that are the same, and only those, share it."""
+    base = int(columns.max(initial=-1)) + 2
+    return np.asarray((columns + 1) @ base ** np.arange(columns.shape[1]))
 
 
 def _ways_back(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hire.systems.path.graph import Edges, EvidenceGraph
 from hire.systems.path.reduced import ReducedGraph
-from hire.systems.path.rules import PATH_FIGURES, Rules, paths_between
+from hire.systems.path.rules import PATH_FIGURES, PairPaths, Rules, paths_between
 from hire.util.arrays import FloatArray, IntArray, expand_rows, positions_in
 
 KIND_FEATURES = (  # of each kind of edge
@@ -58,6 +58,16 @@ TASK_FEATURES = (  # of the references as a whole
 FEATURE = {name: column for column, name in enumerate(ENTITY_FEATURES)}
 HEAD, TAIL = 0, 1
 MOST_KEPT = 50_000  # entities whose features are kept
+OF_REFERENCES = (  # what is found out but once, and has to be again where the facts of a reference have changed
+    "kind_features",
+    "summary",
+    "_profiles",
+    "_profile_columns",
+    "_shares",
+    "_similar_kinds",
+    "_popularity",
+    "_log_fans",
+)
 
 
 class ReferenceEvidence:
@@ -67,36 +77,64 @@ class ReferenceEvidence:
         self.graph = graph
         self.pairs = np.asarray(pairs, np.int64)
         self.hidden = hidden
-        self._computed = (np.zeros(0, np.int64), np.zeros((0, len(ENTITY_FEATURES)), np.float32))  # entities, features
-        paths = [paths_between(graph, int(head), int(tail), hidden) for head, tail in self.pairs]
+        self._computed = _nothing_computed()  # entities, and the features of each
+        self._read([paths_between(graph, int(head), int(tail), hidden) for head, tail in self.pairs])
+
+    def _read(self, paths: list[PairPaths]) -> None:
+        """Take in the paths of each reference."""
+        self._paths = paths
         self.rules = Rules.of(paths)
         self._figures = np.stack([of_one.figures for of_one in paths]).mean(axis=0)  # [figures, kinds]
         self._linked = np.stack([of_one.linked for of_one in paths]).mean(axis=0)  # [3]
 
     def without(self, facts: IntArray) -> ReferenceEvidence:
         """The same references in the graph without some facts [n, 3]."""
+        _ = self.summary, self._shares  # they, and what they need, are not found out again where nothing changes
         graph = ReducedGraph(self.graph, facts)
-        if np.isin(self.pairs, graph.ends).any():
-            return ReferenceEvidence(graph, self.pairs, self.hidden)
-        _ = self.summary, self._shares, self._popularity  # what the references say stays, and is not found out again
         found = copy(self)
         found.graph = graph
+        touched = np.isin(self.pairs, graph.ends)
+        if touched.any() or graph.shrinks:
+            found._read_again(touched, self)
+            return found
         found._shares = [self._shares_without(graph, side) for side in (HEAD, TAIL)]
         known, features = self._computed
         stays = ~np.isin(known, graph.ends)
         found._computed = known[stays], features[stays]
         return found
 
+    def _read_again(self, touched: NDArray[np.bool_], before: ReferenceEvidence) -> None:
+        """Take in what has changed about some references' heads and tails, [shots, 2]."""
+        for name in OF_REFERENCES:
+            self.__dict__.pop(name, None)
+        self._computed = _nothing_computed()
+        paths = [
+            paths_between(self.graph, int(head), int(tail), self.hidden) if changed.any() else known
+            for (head, tail), changed, known in zip(self.pairs, touched, before._paths, strict=True)
+        ]
+        self._read(paths)
+        if (self._figures[0] != before._figures[0]).any():
+            self.__dict__.pop("_agreement", None)
+        self._company_of = [
+            known + self._company_change(self._profiles[side], before._profiles[side])
+            for side, known in enumerate(before._company_of)
+        ]
+
+    def _company_change(self, profiles: FloatArray, before: FloatArray) -> FloatArray:
+        """What changes in the company of some profiles [shots, kinds], most of which stay, [kinds]."""
+        change = (profiles - before).mean(axis=0)
+        kinds = np.flatnonzero(change)
+        return np.asarray(self.graph.company[:, kinds] @ change[kinds])
+
     @cached_property
     def kind_features(self) -> FloatArray:
         """The features of each kind of edge, [kinds, KIND_FEATURES], scaled to about one."""
         graph = self.graph
         inverse = graph.inverse(np.arange(graph.kind_count))
-        (of_heads, head_types), (of_tails, tail_types) = (self._alike(side) for side in (HEAD, TAIL))
-        links = self._figures[0]
-        agreement = graph.agreement @ (links / max(1e-6, float(np.linalg.norm(links))))
+        of_heads, of_tails = (self._alike(side) for side in (HEAD, TAIL))
+        head_types, tail_types = self._type_shares
         fans = self._log_fans
-        columns = [of_heads, of_tails[inverse], head_types, tail_types[inverse], *self._figures, agreement]
+        columns = [of_heads, of_tails[inverse], head_types, tail_types[inverse], *self._figures, self._agreement]
         scaled = np.stack(columns, axis=1) * graph.settings.similarity_scale
         general = np.stack([np.log1p(graph.kind_sizes) / 2 - 3, fans - 0.7, fans[inverse] - 0.7], axis=1)
         features: FloatArray = np.concatenate([scaled, general], axis=1).astype(np.float32)
@@ -104,18 +142,32 @@ class ReferenceEvidence:
             features[[self.hidden, self.hidden + graph.relation_count]] = 0
         return features
 
-    def _alike(self, side: int) -> tuple[FloatArray, FloatArray]:
-        """How similar the entities that each kind leaves are to the reference heads or tails, by profile and type."""
+    @cached_property
+    def _agreement(self) -> FloatArray:
+        """How far each kind agrees with those that link the references, [kinds]."""
+        links = self._figures[0]
+        return np.asarray(self.graph.agreement @ (links / max(1e-6, float(np.linalg.norm(links)))))
+
+    def _alike(self, side: int) -> FloatArray:
+        """How similar the entities that each kind leaves are to the reference heads or tails, by profile, [kinds]."""
         graph = self.graph
-        mean = self._profiles[side].mean(axis=0)
         company, squares = graph.company, graph.company_squares
         if self.hidden is not None:
             squares = squares - (company[:, self._hidden_kinds] ** 2).sum(axis=1)
-        norms = np.sqrt(np.maximum(squares, 0)) * np.linalg.norm(mean)
-        return np.asarray(company @ mean / np.maximum(norms, 1e-6)), self._type_shares(side)
+        norms = np.sqrt(np.maximum(squares, 0)) * np.linalg.norm(self._profiles[side].mean(axis=0))
+        return np.asarray(self._company_of[side] / np.maximum(norms, 1e-6))
 
-    def _type_shares(self, side: int) -> FloatArray:
-        """What share the types of the reference heads or tails make up of the entities that each kind leaves."""
+    @cached_property
+    def _company_of(self) -> list[FloatArray]:
+        """What each kind's company has in common with the reference heads and tails, in the mean, [kinds] each."""
+        return [np.asarray(self.graph.company @ self._profiles[side].mean(axis=0)) for side in (HEAD, TAIL)]
+
+    @cached_property
+    def _type_shares(self) -> list[FloatArray]:
+        """What share the types of reference heads, and of tails, make up of the entities that each kind leaves."""
+        return [self._type_shares_of(side) for side in (HEAD, TAIL)]
+
+    def _type_shares_of(self, side: int) -> FloatArray:
         graph, types = self.graph, self.graph.types
         if types is None:
             return np.zeros(graph.kind_count, np.float32)
@@ -301,3 +353,7 @@ class ReferenceEvidence:
         common = torch.zeros(len(entities), len(ours))
         common.index_add_(0, torch.from_numpy(rows), torch.from_numpy(has[types.members[numbers]]))
         return np.asarray((common > 0).float().mean(dim=1).numpy())
+
+
+def _nothing_computed() -> tuple[NDArray[np.int64], FloatArray]:
+    return np.zeros(0, np.int64), np.zeros((0, len(ENTITY_FEATURES)), np.float32)

@@ -8,13 +8,15 @@ from numpy.typing import NDArray
 from hire.systems.path.graph import Edges, EvidenceGraph
 from hire.util.arrays import FloatArray, IntArray, contains, positions_in
 
+NOTABLE_SHARE = 0.05  # of a relation's facts
+
 
 class ReducedGraph(EvidenceGraph):
     """A view of a graph without some facts [n, 3], head, relation and tail of each, in both directions.
 
     It costs as much as there are facts to leave out, however large the graph is. Walks, profiles, degrees and fan-outs
-    are those of the graph without the facts. What is counted over the whole graph, such as sizes of relations and
-    co-occurrence, stays as it is: a few facts do not change it by much.
+    are those of the graph without the facts, and so are the sizes of relations, where it makes a difference. What is
+    counted over the whole graph besides, such as co-occurrence, stays as it is: a few facts do not change it by much.
     """
 
     def __init__(self, graph: EvidenceGraph, facts: IntArray) -> None:
@@ -29,6 +31,13 @@ class ReducedGraph(EvidenceGraph):
         edges = graph.leaving_over(sources, kinds)
         same = graph.targets[edges.numbers] == targets[edges.owners]
         self._removed = np.unique(edges.numbers[same])
+        lost = np.bincount(kinds, minlength=graph.kind_count)
+        self.shrinks = bool((lost > NOTABLE_SHARE * graph.kind_sizes).any())  # whether some relation is much smaller
+        if self.shrinks:
+            empty = self._entries_less[self._counts_left == 0]
+            self.kind_sizes = graph.kind_sizes - lost
+            self.kind_sources = graph.kind_sources - np.bincount(graph.profile_kinds[empty], minlength=graph.kind_count)
+            self.__dict__.pop("rarity", None)  # follows from the sources
 
     @property
     def removed(self) -> tuple[NDArray[np.int64], IntArray, IntArray]:
