@@ -41,7 +41,7 @@ def busy_core() -> Iterator[None]:
         process.wait()
 
 
-def seconds_of_a_step(trainer: Trainer[Any]) -> float:
+def seconds_of_a_step(trainer: Trainer[Any, Any]) -> float:
     """The mean time of a step, batches drawn ahead as in training."""
     with closing(drawn_ahead(trainer.batch, trainer.step)) as batches:
         for _ in range(WARM_UP):
@@ -63,7 +63,7 @@ def main() -> None:
     members = preset("best").settings.members
     embedding = EmbeddingTrainer(dataset.graph, members["hire"].settings.embedding)
     start = embedding.embeddings()
-    stages: dict[str, Trainer[Any]] = {
+    stages: dict[str, Trainer[Any, Any]] = {
         "embeddings": embedding,
         "hire, preset fast": HireTrainer(dataset, start, members["hire"].settings),
         "hire, preset paper": HireTrainer(dataset, start, preset("paper").settings),

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from hire.cli.samples import describe_context
 from hire.data.dataset import FewShotDataset
+from hire.sampling.picture import describe_context
 from tests.conftest import random_triples, write_layout
 
 Run = Callable[..., Result]

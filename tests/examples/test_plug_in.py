@@ -77,7 +77,7 @@ def model(trained_run: Path) -> TrainedModel:
     return hire.load(trained_run)
 
 
-def new_trainer(dataset: FewShotDataset) -> SystemTrainer[Any]:
+def new_trainer(dataset: FewShotDataset) -> SystemTrainer[Any, Any]:
     settings = RunSettings.of(NAME).changed(SHORT).settings
     trainer = registry.system_class(NAME).trainer(dataset, settings, Workshop(dataset, torch.device("cpu")))
     assert trainer is not None

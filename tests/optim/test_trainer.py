@@ -18,7 +18,7 @@ SETTINGS = OptimizerSettings(
 )
 
 
-class Lookup(Trainer[Tensor]):
+class Lookup(Trainer[Tensor, nn.Sequential]):
     """Vectors of some rows go through a small network with dropout and should come out as ones."""
 
     def __init__(self, settings: OptimizerSettings = SETTINGS, seed: int = 0) -> None:
@@ -38,7 +38,7 @@ class Lookup(Trainer[Tensor]):
         return Loss((self.network(rows) - 1).square().mean(), [Rows(self.vectors, batch, rows)])
 
 
-class Slopes(Trainer[None]):
+class Slopes(Trainer[None, nn.ModuleList]):
     """Two parts, whose weights have the gradients 3 and 0.25, and a table of one row, whose weight has 1."""
 
     def __init__(self, settings: OptimizerSettings, *, by_part: bool = True) -> None:
@@ -165,10 +165,10 @@ def test_dropout_differs_from_step_to_step() -> None:
 
 
 def test_tables_alone_can_be_trained() -> None:
-    class Alone(Trainer[Tensor]):
+    class Alone(Trainer[Tensor, nn.Module]):
         def __init__(self) -> None:
             self.rows = RowTable(torch.zeros(4, 2))
-            super().__init__(OptimizerSettings(), steps=5, seed=0, tables={"rows": self.rows})
+            super().__init__(OptimizerSettings(), steps=5, seed=0, network=nn.Module(), tables={"rows": self.rows})
 
         def batch(self, step: int) -> Tensor:
             return torch.tensor([step % 4])

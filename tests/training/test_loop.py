@@ -15,7 +15,7 @@ from hire.training.loop import STATE, Stage, train
 from hire.util.tensors import load_tensors
 
 
-class Line(Trainer[torch.Tensor]):
+class Line(Trainer[torch.Tensor, nn.Linear]):
     """Learns the slope of a line; at one step its loss may be no number."""
 
     def __init__(self, steps: int = 20, broken_at: int | None = None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -130,7 +130,7 @@ class LearnedMap(nn.Module):
         return vectors @ self.weight
 
 
-class NearestReferenceTrainer(SystemTrainer[EpisodeBatch]):
+class NearestReferenceTrainer(SystemTrainer[EpisodeBatch, LearnedMap]):
     """Trains the map; the training loop of hire does the rest."""
 
     def __init__(self, dataset: FewShotDataset, entities: Tensor, settings: NearestReferenceSettings) -> None:
@@ -138,22 +138,20 @@ class NearestReferenceTrainer(SystemTrainer[EpisodeBatch]):
         self.selection = settings.selection
         self.pool = TaskPool(dataset, "in-train", TaskShares(), fewest_facts=max(self.settings.shots) + 1)
         self.entities = entities / entities.square().sum(dim=1).mean().sqrt()  # [entities, dim]
-        self.map = LearnedMap(entities.shape[1], self.settings).to(entities.device)
-        super().__init__(settings.optimizer, steps=self.settings.steps, seed=self.settings.seed, network=self.map)
+        network = LearnedMap(entities.shape[1], self.settings).to(entities.device)
+        super().__init__(settings.optimizer, steps=self.settings.steps, seed=self.settings.seed, network=network)
 
     @torch.no_grad()
     def system(self) -> NearestReference:
         """The system as it is now, with the EMA of the weights."""
-        averaged = cast(LearnedMap, self.averaged_network)
+        averaged = self.averaged_network
         return NearestReference(averaged(self.entities), averaged.temperature, averaged.sharpness)
 
     def batch(self, step: int) -> EpisodeBatch:
         """Tasks with the same number of references, drawn by the seed and the step alone."""
         shots = int(random_stream(self.seed, "training", step).choice(self.settings.shots))
         tasks, queries, negatives = self.settings.tasks, self.settings.queries, self.settings.negatives
-        return self.pool.batch(
-            self.seed, step, tasks=tasks, shots=shots, queries=queries, negatives=negatives, inner_negatives=0
-        )
+        return self.pool.batch(self.seed, step, tasks=tasks, shots=shots, queries=queries, negatives=negatives)
 
     def loss(self, batch: EpisodeBatch) -> Loss:
         """The cross entropy of the true tail of each query among itself and the negatives of its task."""
@@ -163,7 +161,7 @@ class NearestReferenceTrainer(SystemTrainer[EpisodeBatch]):
         true = (aims - queries[:, :, 1].unsqueeze(2)).square().sum(-1, keepdim=True)  # [tasks, queries, shots, 1]
         false = squared_distances(aims, negatives.unsqueeze(1))  # [tasks, queries, shots, negatives]
         distances = distance(torch.cat([true, false], dim=3))
-        sharpness, temperature = self.map.sharpness, self.map.temperature
+        sharpness, temperature = self.network.sharpness, self.network.temperature
         logits = temperature * (-sharpness * distances).logsumexp(dim=2) / sharpness  # [tasks, queries, 1 + negatives]
         if batch.query_false is not None:  # what is drawn as a negative may be true for some of the queries
             is_true = ~batch.query_false.to(logits.device)
@@ -171,5 +169,5 @@ class NearestReferenceTrainer(SystemTrainer[EpisodeBatch]):
         return Loss(-logits.log_softmax(dim=2)[:, :, 0].mean())
 
     def _mapped(self, ids: Tensor) -> Tensor:
-        mapped: Tensor = self.map(self.entities[ids.to(self.entities.device)])  # [..., dim]
+        mapped: Tensor = self.network(self.entities[ids.to(self.entities.device)])  # [..., dim]
         return mapped

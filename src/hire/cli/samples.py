@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import click
-import numpy as np
 
 from hire.cli.output import console, plain
 from hire.data.dataset import FewShotDataset
-from hire.sampling.contexts import HEAD, TAIL, ContextSampler
 from hire.sampling.episodes import EpisodeSampler, Regime
+from hire.sampling.picture import describe_context
 
 MAX_TUPLES_SHOWN = 8
 
@@ -36,28 +35,6 @@ def draw_sample(dataset: FewShotDataset, *, shots: int, episodes: int, regime: R
         for i, relation in enumerate(batch.relations)
     ]
     return {"episodes": drawn, "context": describe_context(dataset, batch.references[0, :1], batch.relations[:1])}
-
-
-def describe_context(dataset: FewShotDataset, pair: Any, relation: Any) -> dict[str, Any]:
-    """The context of one pair [1, 2] and relation [1], by name."""
-    graph = dataset.graph
-    context = ContextSampler(graph).true(pair, relation)
-    parts = context.relations, context.entities
-    tuples = {
-        name: [
-            {"relation": graph.relation_name(r), "entity": graph.label(e), "number": e}
-            for r, e in zip(*(part[0, side][context.mask[0, side]].tolist() for part in parts), strict=True)
-        ]
-        for name, side in (("head", HEAD), ("tail", TAIL))
-    }
-    of_head, of_tail = (context.entities[0, side][context.mask[0, side]].numpy() for side in (HEAD, TAIL))
-    return {
-        "head": graph.label(int(pair[0, 0])),
-        "relation": graph.relations[int(relation[0])],
-        "tail": graph.label(int(pair[0, 1])),
-        "neighbors": tuples,
-        "shared": [int(entity) for entity in np.intersect1d(of_head, of_tail)],  # ids: labels may be the same
-    }
 
 
 def print_sample(drawn: dict[str, Any]) -> None:

@@ -36,7 +36,7 @@ class Task:
     candidate_count: int
 
 
-@dataclass
+@dataclass(repr=False)
 class FewShotDataset:
     """A background graph and the tasks over it.
 
@@ -91,6 +91,12 @@ class FewShotDataset:
             Facts.of(everything, len(graph.entities), len(graph.relations)),
             origin or {},
         )
+
+    def __repr__(self) -> str:
+        graph, sizes = self.graph, self.split_sizes
+        tasks = " + ".join(f"{sizes[split]} {split}" for split in SPLITS)
+        facts = f"{len(graph.entities):,} entities, {len(graph.triples):,} background facts"
+        return f"<FewShotDataset {self.name}: {facts}, {tasks} tasks>"
 
     @cached_property
     def tasks(self) -> list[Task]:

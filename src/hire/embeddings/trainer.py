@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from hire.data.graph import KnowledgeGraph
 from hire.embeddings.scores import COMPLEX, TRANSLATIONAL, logits, widths
@@ -32,7 +32,7 @@ class TripleBatch(NamedTuple):
     negatives: NDArray[np.int64]  # [negatives]
 
 
-class EmbeddingTrainer(Trainer[TripleBatch]):
+class EmbeddingTrainer(Trainer[TripleBatch, nn.Module]):
     """Learns embeddings of a graph."""
 
     def __init__(self, graph: KnowledgeGraph, settings: EmbeddingSettings, device: torch.device | str = "cpu") -> None:
@@ -59,6 +59,7 @@ class EmbeddingTrainer(Trainer[TripleBatch]):
             OptimizerSettings(table_learning_rate=settings.learning_rate, final_rate=FINAL_RATE),
             steps=min(settings.steps, math.ceil(settings.epochs * 2 * len(self._triples) / settings.batch_size)),
             seed=settings.seed,
+            network=nn.Module(),
             tables={"entities": self.entities, "relations": self.relations},
         )
 

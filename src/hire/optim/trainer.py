@@ -14,6 +14,7 @@ from hire.optim.settings import OptimizerSettings
 from hire.optim.tables import RowTable
 
 Batch = TypeVar("Batch")
+Network = TypeVar("Network", bound=nn.Module)
 
 SEED_STRIDE = 1_000_003  # between the seeds of two runs, so that their steps share none
 
@@ -34,11 +35,12 @@ class Loss(NamedTuple):
     terms: int = 1  # that the value is a sum of: what is shown is their mean
 
 
-class Trainer(ABC, Generic[Batch]):
+class Trainer(ABC, Generic[Batch, Network]):
     """Learns step by step; a step depends on the weights, the seed and its own number alone.
 
-    A subclass says what a batch and its loss are. The base takes the step: schedule, clipping, optimizer, EMA, and
-    everything needed to resume. The training loop calls it, whatever is trained.
+    A subclass says what a batch and its loss are; one that has tables alone gives a network without parameters. The
+    base takes the step: schedule, clipping, optimizer, EMA, and everything needed to resume. The training loop calls
+    it, whatever is trained.
     """
 
     def __init__(
@@ -47,7 +49,7 @@ class Trainer(ABC, Generic[Batch]):
         *,
         steps: int,
         seed: int,
-        network: nn.Module | None = None,
+        network: Network,
         tables: dict[str, RowTable] | None = None,
     ) -> None:
         self.optimizer_settings = settings
@@ -56,10 +58,10 @@ class Trainer(ABC, Generic[Batch]):
         self.step = 0  # the number of steps taken
         self.tables = tables or {}
         self.network = network
-        self.averaged_network = deepcopy(network)  # the EMA, or the network itself where there is none
+        self.averaged_network = deepcopy(network).eval()  # the EMA, or the same weights where there is none
         self.optimizer: torch.optim.Optimizer | None = None
-        if network is not None:
-            trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+        trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+        if trained:
             self.optimizer = torch.optim.AdamW(trained, lr=settings.learning_rate, weight_decay=settings.weight_decay)
 
     @abstractmethod
@@ -72,15 +74,14 @@ class Trainer(ABC, Generic[Batch]):
 
     def clipped(self) -> Iterable[nn.Module]:
         """The parts of the network whose gradients are clipped, each by itself."""
-        return [] if self.network is None else [self.network]
+        return [self.network]
 
     def train_step(self, batch: Batch | None = None) -> float:
         """Take a step; returns its loss. A batch that was drawn ahead must be that of the step."""
         batch = self.batch(self.step) if batch is None else batch
         with torch.random.fork_rng(devices=self._devices):  # dropout and drop path
             torch.manual_seed(self.seed * SEED_STRIDE + self.step)
-            if self.network is not None:
-                self.network.train()
+            self.network.train()
             loss = self.loss(batch)
         if self.optimizer is not None:
             self.optimizer.zero_grad()
@@ -90,7 +91,7 @@ class Trainer(ABC, Generic[Batch]):
 
     @property
     def _devices(self) -> list[torch.device]:
-        first = None if self.network is None else next(self.network.parameters(), None)
+        first = next(self.network.parameters(), None)
         return [] if first is None or first.device.type == "cpu" else [first.device]
 
     def _update(self, rows: Sequence[Rows]) -> None:
@@ -111,11 +112,11 @@ class Trainer(ABC, Generic[Batch]):
 
     @torch.no_grad()
     def _average(self) -> None:
-        if self.network is None or self.averaged_network is None:
-            return
         kept = self.optimizer_settings.kept(self.step, self.steps)
         for average, now in zip(self.averaged_network.parameters(), self.network.parameters(), strict=True):
             average.lerp_(now, 1 - kept)
+        for kept_buffer, buffer in zip(self.averaged_network.buffers(), self.network.buffers(), strict=True):
+            kept_buffer.copy_(buffer)
 
     def state(self) -> dict[str, Tensor]:
         """Everything needed to resume, as named tensors."""
@@ -140,8 +141,7 @@ class Trainer(ABC, Generic[Batch]):
 
     @property
     def _networks(self) -> dict[str, nn.Module]:
-        both = {"network": self.network, "averaged": self.averaged_network}
-        return {name: network for name, network in both.items() if network is not None}
+        return {"network": self.network, "averaged": self.averaged_network}
 
 
 def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

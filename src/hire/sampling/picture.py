@@ -4,11 +4,37 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from hire.data.dataset import FewShotDataset
+from hire.sampling.contexts import HEAD, TAIL, ContextSampler
 from hire.util.svg import ROW_HEIGHT, WIDTH, dot, line, picture, spread, text
 
 POLES = {"head": 440, "tail": 760}  # x coordinates of head and tail
 OUTER = {"head": (300, -10, "end"), "tail": (900, 10, "start")}  # neighbors of one side only: x, text offset, anchor
 MOST_ROWS = 14
+
+
+def describe_context(dataset: FewShotDataset, pair: Any, relation: Any) -> dict[str, Any]:
+    """The context of one pair [1, 2] and relation [1], by name."""
+    graph = dataset.graph
+    context = ContextSampler(graph).true(pair, relation)
+    parts = context.relations, context.entities
+    tuples = {
+        name: [
+            {"relation": graph.relation_name(r), "entity": graph.label(e), "number": e}
+            for r, e in zip(*(part[0, side][context.mask[0, side]].tolist() for part in parts), strict=True)
+        ]
+        for name, side in (("head", HEAD), ("tail", TAIL))
+    }
+    of_head, of_tail = (context.entities[0, side][context.mask[0, side]].numpy() for side in (HEAD, TAIL))
+    return {
+        "head": graph.label(int(pair[0, 0])),
+        "relation": graph.relations[int(relation[0])],
+        "tail": graph.label(int(pair[0, 1])),
+        "neighbors": tuples,
+        "shared": [int(entity) for entity in np.intersect1d(of_head, of_tail)],  # ids: labels may be the same
+    }
 
 
 def context_svg(context: dict[str, Any]) -> str:

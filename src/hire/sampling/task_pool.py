@@ -73,7 +73,7 @@ class TaskPool:
         return len(self.kinds)
 
     def batch(
-        self, seed: int, step: int, *, tasks: int, shots: int, queries: int, negatives: int, inner_negatives: int
+        self, seed: int, step: int, *, tasks: int, shots: int, queries: int, negatives: int, inner_negatives: int = 0
     ) -> EpisodeBatch:
         """The batch of a step; the negatives of the references are the first ones of the queries."""
         generator = random_stream(seed, "episodes", step)

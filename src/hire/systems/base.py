@@ -19,7 +19,7 @@ from hire.data.graph import KnowledgeGraph
 from hire.embeddings.settings import Embeddings, EmbeddingSettings
 from hire.errors import HireError
 from hire.optim.settings import SelectionSettings
-from hire.optim.trainer import Batch, Trainer
+from hire.optim.trainer import Batch, Network, Trainer
 from hire.systems.evidence import Evidence
 from hire.util.arrays import IntArray
 
@@ -89,7 +89,7 @@ class FewShotSystem(ABC):
         return {}
 
     @classmethod
-    def trainer(cls, dataset: FewShotDataset, settings: Any, resources: Resources) -> SystemTrainer[Any] | None:
+    def trainer(cls, dataset: FewShotDataset, settings: Any, resources: Resources) -> SystemTrainer[Any, Any] | None:
         """What trains the system, or None if `without_training` makes it."""
         return None
 
@@ -135,7 +135,7 @@ class Resources(Protocol):
         """The mean MRR of a system on the dev tasks."""
 
 
-class SystemTrainer(Trainer[Batch]):
+class SystemTrainer(Trainer[Batch, Network]):
     """Trains a system; see `Trainer` for what a subclass brings besides."""
 
     selection: SelectionSettings = SelectionSettings()

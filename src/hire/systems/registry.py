@@ -68,7 +68,23 @@ def _checked(name: str, found: Any) -> type[FewShotSystem]:
 @cache
 def _plug_ins() -> dict[str, Any]:
     """Entry points of other packages by name; one of ours cannot be replaced."""
-    return {entry.name: entry for entry in entry_points(group=GROUP) if entry.name not in BUILT_IN}
+    found: dict[str, Any] = {}
+    for entry in entry_points(group=GROUP):
+        before = found.get(entry.name)
+        if before is not None and before.value != entry.value:
+            raise HireError(
+                f"the system {entry.name!r} is registered twice, as {before.value!r} and as {entry.value!r}",
+                remedy="uninstall one of the packages",
+            )
+        if entry.name not in BUILT_IN:
+            found[entry.name] = entry
+    return found
+
+
+def package_of(name: str) -> str | None:
+    """The package and version that another package's system comes from, None for one of ours."""
+    entry = None if name in BUILT_IN else _plug_ins().get(name)
+    return None if entry is None or entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
 
 
 def describe(name: str) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Stage:
     threads: int = 1  # of tensor operations; small ones wait for one another on a machine that has other work
 
 
-def train(trainer: Trainer[Any], stage: Stage) -> tuple[bool, list[Entry]]:
+def train(trainer: Trainer[Any, Any], stage: Stage) -> tuple[bool, list[Entry]]:
     """Train to the end, the deadline or the end of patience: whether it finished, and all evaluations.
 
     An interruption lets the step end and its state be written. A state that is there is resumed from: the result is
@@ -82,7 +82,7 @@ def train(trainer: Trainer[Any], stage: Stage) -> tuple[bool, list[Entry]]:
     return trainer.step == trainer.steps or history.given_up(), history.entries
 
 
-def _finite(loss: float, trainer: Trainer[Any], stage: Stage) -> float:
+def _finite(loss: float, trainer: Trainer[Any, Any], stage: Stage) -> float:
     if math.isfinite(loss):
         return loss
     kept = "no checkpoint was written"
@@ -102,7 +102,7 @@ class _History:
         self.entries: list[Entry] = []
         self.losses: list[float] = []
 
-    def resume(self, trainer: Trainer[Any], path: Path) -> None:
+    def resume(self, trainer: Trainer[Any, Any], path: Path) -> None:
         tensors = load_tensors(path)
         try:
             trainer.load_state(tensors)
@@ -127,7 +127,7 @@ class _History:
             return ""
         return f", dev MRR {self.entries[-1]['dev']['mean']:.3f}, best {self.best['dev']['mean']:.3f}"
 
-    def due(self, trainer: Trainer[Any]) -> bool:
+    def due(self, trainer: Trainer[Any, Any]) -> bool:
         every = self.stage.selection.evaluate_every
         last = trainer.step == trainer.steps
         return self.stage.evaluate is not None and (last or (every is not None and trainer.step % every == 0))
@@ -139,7 +139,7 @@ class _History:
             return False
         return len(self.entries) - 1 - self.entries.index(self.best) >= patience
 
-    def evaluate(self, trainer: Trainer[Any]) -> None:
+    def evaluate(self, trainer: Trainer[Any, Any]) -> None:
         if self.stage.evaluate is None:
             return
         loss = sum(self.losses) / max(1, len(self.losses))
@@ -153,7 +153,7 @@ class _History:
                 self.stage.writer.add_scalar(f"dev MRR/{name}", value, trainer.step)
             self.stage.writer.flush()
 
-    def save(self, trainer: Trainer[Any]) -> None:
+    def save(self, trainer: Trainer[Any, Any]) -> None:
         path = self.stage.state
         if path is None:
             return

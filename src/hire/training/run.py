@@ -24,7 +24,7 @@ from hire.data.dataset import FewShotDataset
 from hire.errors import HireError
 from hire.evaluation.calibration import Calibration
 from hire.systems.base import FewShotSystem
-from hire.systems.registry import system_class
+from hire.systems.registry import package_of, system_class
 from hire.training.settings import RunSettings
 from hire.util.files import explain_os_errors
 from hire.util.tensors import load_tensors, save_tensors, write_json
@@ -54,12 +54,22 @@ def run_config(
             "python": platform.python_version(),
             "torch": torch.__version__,
             "numpy": np.__version__,
+            **_packages(settings.system, settings.settings),
         },
         "commit": _commit(),
         **settings.to_plain(),
         "dataset": {"name": dataset.name, "source": source, "fingerprint": fingerprint(dataset)},
         "embeddings": None if embeddings is None else str(embeddings),
     }
+
+
+def _packages(system: str, settings: Any) -> dict[str, str]:
+    """The packages of systems that are not of this one, by the system's name."""
+    package = package_of(system)
+    found = {} if package is None else {system: package}
+    for part, of_part in system_class(system).parts(settings).values():
+        found |= _packages(part, of_part)
+    return found
 
 
 def _commit() -> str | None:

@@ -35,7 +35,7 @@ def embeddings(umls: FewShotDataset) -> Embeddings:
 
 def state_of(trainer: HireTrainer) -> dict[str, torch.Tensor]:
     tables = {name: table.weights for name, table in trainer.tables.items()}
-    return tables | trainer.hire_network.state_dict()
+    return tables | trainer.network.state_dict()
 
 
 def test_training_helps_with_unseen_relations(umls: FewShotDataset, embeddings: Embeddings) -> None:
@@ -90,15 +90,15 @@ def test_the_system_is_the_average(umls: FewShotDataset, embeddings: Embeddings)
     optimizer = replace(SETTINGS.optimizer, ema=0.1)  # over 4 steps
     trainer = HireTrainer(umls, embeddings, HireSettings(MODEL, replace(TRAINING, steps=40), optimizer))
     weight = "learner.mlp.0.weight"
-    average = trainer.hire_network.state_dict()[weight].clone()
+    average = trainer.network.state_dict()[weight].clone()
     of_entities = trainer.entities.weights.clone()
     for _ in range(3):
         trainer.train_step()
-        average = 0.75 * average + 0.25 * trainer.hire_network.state_dict()[weight]
+        average = 0.75 * average + 0.25 * trainer.network.state_dict()[weight]
         of_entities = 0.75 * of_entities + 0.25 * trainer.entities.weights
     found = trainer.system()
     assert torch.allclose(found.network.state_dict()[weight], average, atol=1e-7)
-    assert not torch.equal(found.network.state_dict()[weight], trainer.hire_network.state_dict()[weight])
+    assert not torch.equal(found.network.state_dict()[weight], trainer.network.state_dict()[weight])
     assert torch.allclose(found.entities, of_entities, atol=1e-6)
 
 
@@ -153,7 +153,7 @@ def test_every_reference_is_held_against_its_own_context(umls: FewShotDataset, e
     assert len(drawn.own) >= 2 * len(set(drawn.own.tolist()))
     rows = _Rows(trainer.entities, trainer.projections, [drawn.pairs], drawn.tuples.entities)
     found, _ = trainer._context_loss(rows.vectors[0].embeddings.flatten(1), drawn, rows)
-    encoder = trainer.hire_network.context
+    encoder = trainer.network.context
     assert encoder is not None
     encoded = encoder(drawn.tuples, trainer.relations.weights, trainer.entities.weights)
     true = trainer.contexts.true(drawn.pairs, batch.relations.repeat_interleave(5)).tuples()

@@ -33,7 +33,7 @@ class HireBatch(NamedTuple):
     contexts: DrawnContexts | None  # of some references, unless the context level is left out
 
 
-class HireTrainer(SystemTrainer[HireBatch]):
+class HireTrainer(SystemTrainer[HireBatch, HireNetwork]):
     """Trains a HiRe on a dataset from pre-trained embeddings."""
 
     def __init__(
@@ -57,7 +57,7 @@ class HireTrainer(SystemTrainer[HireBatch]):
             start, relations = start * scale, relations * scale
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(training.seed)
-            self.hire_network = HireNetwork(model).to(self.device)
+            network = HireNetwork(model).to(self.device)
             projections = 0.02 * torch.randn(len(start), model.dimension)
         ema = settings.optimizer.ema_steps(training.steps)
         self.entities, self.projections, self.relations = (
@@ -67,21 +67,19 @@ class HireTrainer(SystemTrainer[HireBatch]):
             settings.optimizer,
             steps=training.steps,
             seed=training.seed,
-            network=self.hire_network,
+            network=network,
             tables={"entities": self.entities, "projections": self.projections, "relations": self.relations},
         )
 
     def system(self) -> Hire:
         """The system as it is now, with averaged weights if there are any."""
-        if not isinstance(self.averaged_network, HireNetwork):
-            raise TypeError(self.averaged_network)
         return Hire(self.averaged_network, self.entities.averaged(), self.projections.averaged(), self.seed)
 
     def batch(self, step: int) -> HireBatch:
         """Episodes, and contexts of some of their references."""
         generator = random_stream(self.seed, "training", step)
         episodes = self._draw(step, int(generator.choice(self.settings.training.shots)))
-        drawn = None if self.hire_network.context is None else self._draw_contexts(episodes, generator)
+        drawn = None if self.network.context is None else self._draw_contexts(episodes, generator)
         return HireBatch(episodes, drawn)
 
     def _draw_contexts(self, batch: EpisodeBatch, generator: np.random.Generator) -> DrawnContexts:
@@ -103,7 +101,7 @@ class HireTrainer(SystemTrainer[HireBatch]):
 
     def loss(self, batch: HireBatch) -> Loss:
         """The objective L(Q) + lambda L_c (Eq. 21)."""
-        network, (episodes, drawn) = self.hire_network, batch
+        network, (episodes, drawn) = self.network, batch
         used = [episodes.references, episodes.reference_negatives, episodes.queries, episodes.query_negatives]
         if drawn is not None:
             used.append(drawn.pairs)
@@ -129,14 +127,12 @@ class HireTrainer(SystemTrainer[HireBatch]):
     def _context_loss(self, triplets: Tensor, drawn: DrawnContexts, rows: _Rows) -> tuple[Tensor, Rows]:
         """L_c, the mean over some references (Eq. 5), and the relations that it was computed from."""
         settings = self.settings.model
-        if self.hire_network.context is None:
+        if self.network.context is None:
             raise TypeError("the context level was left out")
         ids, lengths, own = (part.to(self.device) for part in (drawn.tuples.relations, drawn.tuples.lengths, drawn.own))
         relation_ids, positions = torch.unique(ids, return_inverse=True)
         relations = self.relations.rows(relation_ids)  # [r, dim]
-        encoded = self.hire_network.context(
-            Tuples(positions, rows.in_contexts, lengths), relations, rows.entities.vectors
-        )
+        encoded = self.network.context(Tuples(positions, rows.in_contexts, lengths), relations, rows.entities.vectors)
         falsehoods = len(triplets) * settings.false_contexts
         true, false = torch.split(encoded, [len(encoded) - falsehoods, falsehoods])
         false = false.view(len(triplets), settings.false_contexts, -1)

@@ -20,7 +20,7 @@ from hire.systems.path.tasks import PathBatch, PathTasks
 from hire.util.tensors import on_device
 
 
-class PathTrainer(SystemTrainer[PathBatch]):
+class PathTrainer(SystemTrainer[PathBatch, PathNetwork]):
     """Trains a path network on a dataset."""
 
     def __init__(
@@ -34,24 +34,22 @@ class PathTrainer(SystemTrainer[PathBatch]):
         self.tasks = PathTasks(dataset, self.graph, training)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(training.seed)
-            self.path_network = PathNetwork(self.settings.model).to(self.device)
+            network = PathNetwork(self.settings.model).to(self.device)
         of_one_epoch = len(self.tasks) / (training.tasks * training.queries)
         super().__init__(
             self.settings.optimizer,
             steps=min(training.steps, math.ceil(training.epochs * of_one_epoch)),
             seed=training.seed,
-            network=self.path_network,
+            network=network,
         )
 
     def system(self) -> PathModel:
         """The system as it is now, with averaged weights."""
-        if not isinstance(self.averaged_network, PathNetwork):
-            raise TypeError(self.averaged_network)
         return PathModel(self.averaged_network, self.graph)
 
     def clipped(self) -> Iterable[nn.Module]:
         """Each member by itself."""
-        return self.path_network.members
+        return self.network.members
 
     def batch(self, step: int) -> PathBatch:
         """Some tasks with references, queries and negatives."""
@@ -60,6 +58,6 @@ class PathTrainer(SystemTrainer[PathBatch]):
     def loss(self, batch: PathBatch) -> Loss:
         """Softmax over the true tail and its negatives, each with the weight of what it stands for."""
         batch = on_device(batch, self.device)
-        scores = self.path_network(batch.edge_features, batch.tails, batch.walks)  # [members, pairs]
+        scores = self.network(batch.edge_features, batch.tails, batch.walks)  # [members, pairs]
         logits = scores.view(len(scores), *batch.stands_for.shape) + batch.stands_for
         return Loss(-F.log_softmax(logits, dim=-1)[..., 0].mean(dim=-1).sum(), terms=len(scores))
