@@ -38,7 +38,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
         pytest.skip("no Chromium with its chromedriver is here: install them, or set CHROME to its path")
     options = webdriver.ChromeOptions()
     options.binary_location = binary
-    for switch in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+    quiet = ("background-networking", "component-update", "sync", "dev-shm-usage", "gpu")  # nothing but our page
+    for switch in ("--headless=new", "--no-sandbox", "--no-first-run", *(f"--disable-{name}" for name in quiet)):
         options.add_argument(switch)
     options.add_argument("--window-size=1280,1000")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
@@ -61,12 +62,14 @@ def service(service: RelationService) -> RelationService:
 def served(service: RelationService, **options: Any) -> Iterator[str]:
     """The service on a free port of this machine, in a thread."""
     server = uvicorn.Server(uvicorn.Config(create_app(service, **options), port=0, log_level="critical"))
-    thread = threading.Thread(target=server.run)
+    thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    wait(lambda: server.started)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
-    server.should_exit = True
-    thread.join(SECONDS)
+    try:
+        wait(lambda: server.started)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+    finally:  # a failed test must not leave a server behind, which pytest would wait for
+        server.should_exit = True
+        thread.join(SECONDS)
 
 
 def wait(found: Callable[[], T]) -> T:

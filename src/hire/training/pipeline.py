@@ -118,6 +118,7 @@ class Workshop:
         if trainer is None:
             return workshop._without_training(folder, kind, settings)
         shots = _possible_shots(self.dataset, trainer.shots)
+        writer = _tensorboard(folder) if self.tensorboard else None
         stage = Stage(
             f"Training {name}",
             folder / STATE,
@@ -125,10 +126,14 @@ class Workshop:
             trainer.selection,
             lambda: dev_metrics(trainer.system(), self.dataset, shots),
             lambda: save_system(folder, trainer.system(), settings),
-            _tensorboard(folder) if self.tensorboard else None,
+            writer,
             self.threads,
         )
-        finished, entries = train(trainer, stage)
+        try:
+            finished, entries = train(trainer, stage)
+        finally:
+            if writer is not None:
+                writer.close()
         return {**_best(entries), "finished": finished, "steps": trainer.step}
 
     def _without_training(self, folder: Path, kind: type[FewShotSystem], settings: Any) -> dict[str, Any]:
