@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import Result
 
+from hire.cli.predict import print_evidence
+
 Run = Callable[..., Result]
 
 
@@ -70,10 +72,13 @@ def test_reasons_in_words_in_json_and_as_a_picture(run: Run, umls_run: Path, ref
     arguments = ("explain", umls_run, "--references", references, "--head", "plant", "--tail", "animal", "--name", "r")
     found = run(*arguments, "-o", picture)
     assert found.exit_code == 0 and "plant — r → animal: score" in found.stdout
-    assert "Most similar example: " in found.stdout and str(picture) in found.stdout.replace("\n", "")
+    assert "Most similar reference: " in found.stdout and str(picture) in found.stdout.replace("\n", "")
     assert ElementTree.fromstring(picture.read_text("utf-8")).tag.endswith("svg")
     content = json.loads(run(*arguments, "--json").stdout)
     assert set(content) >= {"head", "tail", "score", "confidence", "sentence", "rules", "shared", "similar"}
+    assert content["rules"] and content["shared"]
+    assert "Paths that speak for the answer" in found.stdout and "against" not in found.stdout
+    assert "Shared facts that speak for the answer" in found.stdout
     wrong = run(*arguments, "-o", "why.png")
     assert wrong.exit_code == 2 and "ends in .svg" in wrong.stderr
 
@@ -88,3 +93,20 @@ def test_calibrating_and_checking(run: Run, umls_run: Path) -> None:
     assert (umls_run / "calibration.json").read_bytes() == before
     made = run("calibrate", umls_run, "--shots", 1, "--shots", 3, "--draws", 1)
     assert made.exit_code == 0 and "left-out" in made.stdout and (umls_run / "calibration.json").read_bytes() == before
+
+
+def test_evidence_against_has_tables_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = {"support": 0, "references": 3}
+    rule = {"text": "coach(h, t) <- knows(h, t): none of 3 references", "paths": [["a", "b"]], **figures}
+    fact = {"relation": "works_at", "entity": "gym", **figures}
+    content = {
+        "rules": [{**rule, "for": True, "weight": 0.5}, {**rule, "for": False, "weight": -0.25}],
+        "shared": [{**fact, "for": False, "weight": -0.125}],
+    }
+    print_evidence(content, True)
+    told = capsys.readouterr().out
+    assert "Paths that speak for the answer" in told and "+0.500" in told and "works_at" not in told
+    print_evidence(content, False)
+    told = capsys.readouterr().out
+    assert "Paths that speak against the answer" in told and "-0.250" in told
+    assert "Shared facts that speak against the answer" in told and "-0.125" in told

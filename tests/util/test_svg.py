@@ -2,8 +2,11 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from hire.inference.picture import explanation_svg
+from hypothesis import given
+from hypothesis import strategies as st
+
 from hire.sampling.picture import MOST_ROWS, context_svg
+from hire.util.svg import Label
 
 
 def test_a_context_is_drawn_with_what_is_shared_marked() -> None:
@@ -29,21 +32,19 @@ def test_many_neighbors_are_summed_up() -> None:
     assert f"… {50 - MOST_ROWS + 1} more" in svg and svg.count('class="dot"') == MOST_ROWS
 
 
-def test_reasons_are_drawn_as_paths_and_shared_facts() -> None:
-    about = {"support": 1, "references": 2, "weight": 0.5}
-    rules = [
-        {"kinds": ["plays_for", "led_by"], "paths": [["a", "x & y", "b"]], **about},
-        {"kinds": ["r", "s", "t⁻¹"], "paths": [["a", "u", "v", "b"]], **about},
-        {"kinds": ["knows"], "paths": [["a", "b"]], **about},
-    ]
-    shared = [{"relation": "works_at", "entity": f"e{i}", **about} for i in range(30)]
-    similar = {"head": "c", "tail": "d", "head_similarity": 0.5, "tail_similarity": 1.0}
-    ends = {"relation": "coach", "head": "a", "tail": "b", "confidence": 0.42, "labels": {"a": "Ann", "u": "Ulm"}}
-    root = ElementTree.fromstring(explanation_svg({**ends, "rules": rules, "shared": shared, "similar": similar}))
-    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"Ann — coach → b (42%)", "x & y", "Ulm", "v", "t⁻¹", "c", "d", "e0", "50% alike"} <= set(texts)
-    assert "knows (1 of 2 references)" in texts and "e29" not in texts
-    kinds = [element.get("class") for element in root.iter() if element.get("class")]
-    assert kinds.count("shared") == 3 and kinds.count("shared-edge") == 5 and kinds.count("pole") == 2
-    bare = explanation_svg({**ends, "rules": [], "shared": [], "similar": similar})
-    assert ElementTree.fromstring(bare) is not None
+@given(st.text(st.characters(exclude_characters="…"), max_size=300), st.integers(40, 400))
+def test_a_label_keeps_its_words_in_lines_that_fit(words: str, width: int) -> None:
+    label = Label.of(words, width)
+    assert len(label.lines) <= 3 and all(0.6 * 12 * len(line) <= width for line in label.lines)
+    titles = [element.findtext("title") for element in ElementTree.fromstring(f"<g>{''.join(label.draw(0, 0))}</g>")]
+    if any("…" in line for line in label.lines):
+        assert titles == [label.text] * len(label.lines)
+    else:
+        assert "".join("".join(label.lines).split()) == "".join(label.text.split()) and not any(titles)
+
+
+def test_labels_are_broken_behind_punctuation_and_shortened_in_the_middle() -> None:
+    assert Label.of("body_part_organ_or_organ_component", 150).lines == ("body_part_organ_or_", "organ_component")
+    assert Label.of("short", 150).lines == ("short",)
+    first, *_, last = Label.of("beginning " + "of a name " * 50 + "end", 150).lines
+    assert first.startswith("beginning") and last.endswith("end")

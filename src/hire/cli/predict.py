@@ -203,30 +203,44 @@ def explain(
         f"{content['head']} — {content['relation']} → {content['tail']}: score {content['score']:.3f}{confidence}"
     )
     click.echo(f"{content['sentence']}\n")
-    if content["rules"]:
-        rows = [(rule["text"], f"{rule['weight']:.3f}", " → ".join(rule["paths"][0])) for rule in content["rules"]]
-        print_table("Paths like those of the examples", ["rule", "weight", "here"], rows)
-    if content["shared"]:
-        print_table(
-            "What the tail has in common with the examples' tails",
-            ["relation", "entity", "examples", "weight"],
-            [
-                (
-                    each["relation"],
-                    each["entity"],
-                    f"{each['support']} of {each['references']}",
-                    f"{each['weight']:.3f}",
-                )
-                for each in content["shared"]
-            ],
-        )
+    for speaks_for in (True, False):
+        print_evidence(content, speaks_for)
     similar = content["similar"]
     click.echo(
-        f"Most similar example: {similar['head']} → {similar['tail']} "
+        f"Most similar reference: {similar['head']} → {similar['tail']} "
         f"(heads {similar['head_similarity']:.2f}, tails {similar['tail_similarity']:.2f} of 1)"
     )
     if output is not None:
         click.echo(f"{output}: picture of the evidence")
+
+
+def print_evidence(content: dict[str, Any], speaks_for: bool) -> None:
+    """The tables of what speaks for an answer, or of what speaks against it."""
+    verb = "speak for" if speaks_for else "speak against"
+    rules, shared = ([piece for piece in content[kind] if piece["for"] == speaks_for] for kind in ("rules", "shared"))
+    if rules:
+        print_table(
+            f"Paths that {verb} the answer",
+            ["rule", "weight", "here", "paths"],
+            [
+                (rule["text"], f"{rule['weight']:+.3f}", " → ".join(rule["paths"][0]), len(rule["paths"]))
+                for rule in rules
+            ],
+        )
+    if shared:
+        print_table(
+            f"Shared facts that {verb} the answer",
+            ["relation", "entity", "references", "weight"],
+            [
+                (
+                    fact["relation"],
+                    fact["entity"],
+                    f"{fact['support']} of {fact['references']}",
+                    f"{fact['weight']:+.3f}",
+                )
+                for fact in shared
+            ],
+        )
 
 
 @click.command()

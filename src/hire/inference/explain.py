@@ -45,18 +45,6 @@ class Explanation:
         body = ", ".join(f"{self.kind_name(kind)}({a}, {b})" for kind, (a, b) in ends)
         return f"{self.relation}(h, t) <- {body}: {_of(rule)}"
 
-    def rule_words(self, rule: Rule) -> str:
-        """Like `linked by plays_for, led_by, as 4 of 5 references are`."""
-        linked = f"{_speaks(rule)}linked by {', '.join(map(self.kind_name, rule.kinds))}"
-        if not rule.support:
-            return f"{linked}, as no reference is"
-        return f"{linked}, {'as' if rule.weight > 0 else 'though'} {_of(rule)} {'are' if rule.support > 1 else 'is'}"
-
-    def shared_words(self, shared: SharedTuple) -> str:
-        """Like `works_at gym, shared with the tails of 4 of 5 references`."""
-        fact = f"{_speaks(shared)}{self.kind_name(shared.kind)} {self.graph.label(shared.entity)}"
-        return f"{fact}, {'' if shared.weight > 0 else 'though '}shared with the tails of {_of(shared)}"
-
     @property
     def sentence(self) -> str:
         """The main reasons for the answer and the main one against it, for a person to read."""
@@ -87,9 +75,9 @@ class Explanation:
         if against is None:
             return []
         if isinstance(against, SharedTuple):
-            return [f"{_speaks(against)}{self._fact(against)}, though it is said of the tails of {_of(against)}"]
+            return [f"speaks against: {self._fact(against)}, though it is said of the tails of {_of(against)}"]
         how = f"though such a path links {_of(against)}" if against.support else "a path that no reference has"
-        return [f"{_speaks(against)}{self._path(against)}, {how}"]
+        return [f"speaks against: {self._path(against)}, {how}"]
 
     def _path(self, rule: Rule) -> str:
         """Like `ann —plays_for→ x —led_by→ kim`: the first path of a rule."""
@@ -108,7 +96,7 @@ class Explanation:
         rules = [
             {
                 "text": self.rule_text(rule),
-                "words": self.rule_words(rule),
+                "words": rule_words(rule),
                 **_figures(rule),
                 "paths": [[names[entity] for entity in path] for path in rule.paths],
                 "kinds": [self.kind_name(kind) for kind in rule.kinds],
@@ -119,7 +107,7 @@ class Explanation:
             {
                 "relation": self.kind_name(each.kind),
                 "entity": names[each.entity],
-                "words": self.shared_words(each),
+                "words": shared_words(each),
                 **_figures(each),
             }
             for each in evidence.shared
@@ -160,9 +148,19 @@ def _figures(piece: Rule | SharedTuple) -> dict[str, Any]:
     }
 
 
-def _speaks(piece: Rule | SharedTuple) -> str:
-    """What comes before the words for a piece of evidence."""
-    return "" if piece.weight > 0 else "speaks against: "
+def rule_words(rule: Rule) -> str:
+    """Like `linked as 4 of 5 references are`."""
+    linked = (
+        f"linked as {_of(rule)} {'are' if rule.support > 1 else 'is'}" if rule.support else "linked as no reference is"
+    )
+    if rule.weight > 0:
+        return linked
+    return f"speaks against, though {linked}" if rule.support else f"speaks against: {linked}"
+
+
+def shared_words(shared: SharedTuple) -> str:
+    """Like `shared with the tails of 4 of 5 references`."""
+    return f"{'' if shared.weight > 0 else 'speaks against, though '}shared with the tails of {_of(shared)}"
 
 
 def _of(piece: Rule | SharedTuple) -> str:

@@ -1,63 +1,130 @@
-"""The reasons for an answer as a picture."""
+"""What speaks for and against an answer as a picture."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from hire.sampling.picture import MOST_ROWS, OUTER, POLES
-from hire.util.svg import ROW_HEIGHT, WIDTH, dot, line, picture, spread, text
+from hire.util.svg import Label, dot, line, picture, polyline
+
+LEFT, RIGHT, END = 160, 790, 1190  # x coordinates of the head, of the tail, and of the end of what the tail shares
+BEND = 50  # width of the strips beside head and tail in which lines lead to their rows
+GAP = 18  # between rows
+MOST_ROWS = 7  # of rules, and of shared facts
 
 
 def explanation_svg(explanation: dict[str, Any]) -> str:
-    """Draw the reasons for an answer: paths from head to tail, what the tail shares, and the reference it resembles."""
+    """Draw paths from head to tail, facts that the tail shares with reference tails, and the most similar reference.
 
-    def label(entity: str) -> str:
-        return str(explanation["labels"].get(entity, entity))
+    What speaks for the answer comes first. Every label has its own part of a row, so that none covers another.
+    """
+    drawing = _Drawing(explanation["labels"])
+    poles = drawing.poles(explanation)
+    below = poles + 2 * GAP
+    ends = [below]
+    for rule in shown(explanation["rules"], MOST_ROWS):
+        ends.append(drawing.rule(rule, poles, ends[-1]))
+    shared_end = below
+    for fact in shown(explanation["shared"], MOST_ROWS):
+        shared_end = drawing.shared(fact, poles, shared_end)
+    bottom = drawing.similar(explanation["similar"], max(ends[-1], shared_end) + GAP)
+    title = f"{drawing.label(explanation['head'])} — {explanation['relation']} → {drawing.label(explanation['tail'])}"
+    return picture(bottom + GAP, drawing.lines + drawing.marks, title)
 
-    paths = [(rule, path) for rule in explanation["rules"] for path in rule["paths"][:2]][: MOST_ROWS // 2]
-    direct = [rule for rule, path in paths if len(path) == 2]
-    paths = [(rule, path) for rule, path in paths if len(path) > 2]
-    shared = explanation["shared"][: MOST_ROWS // 2]
-    height = (2 * max(2, len(paths), len(shared)) + 2) * ROW_HEIGHT
-    middle = height / 2 + ROW_HEIGHT
-    left, right = POLES["head"] - 280, POLES["tail"]
-    lines = [line("target", left, middle, right, middle)]
-    marks = []
-    rows = spread(len(paths) + len(paths) % 2, height)  # an even number of them: the middle is the answer's own
-    for (rule, path), y in zip(paths, rows, strict=False):
-        step = (right - left) / (len(path) - 1)
-        places = [(left + step * i, middle if i in (0, len(path) - 1) else y) for i in range(len(path))]
-        for (x1, y1), (x2, y2), kind in zip(places, places[1:], rule["kinds"], strict=False):
-            lines.append(line("shared-edge", x1, y1, x2, y2))
-            marks.append(text((x1 + x2) / 2, (y1 + 2 * y2) / 3 if y2 == y else (2 * y1 + y2) / 3, kind, "relation"))
-        for (x, _), entity in zip(places[1:-1], path[1:-1], strict=True):
-            marks += [dot("shared", x, y, 5), text(x, y - 9, label(entity), "", longest=30)]
-        support = f"{rule['support']} of {rule['references']} references"
-        marks.append(text((left + right) / 2, y + 18, support, "relation"))
-    words = [f"{rule['kinds'][0]} ({rule['support']} of {rule['references']} references)" for rule in direct]
-    marks += [text((left + right) / 2, middle - 6 - 14 * i, word, "relation") for i, word in enumerate(words)]
-    x, gap, anchor = OUTER["tail"]
-    for found, y in zip(shared, spread(len(shared), height), strict=True):
-        lines.append(line("edge", right, middle, x, y))
-        support = f"{found['relation']}, as with {found['support']} of {found['references']} references"
-        marks += [
-            dot("dot", x, y, 3),
-            text(x + gap, y - 1, label(found["entity"]), "", anchor),
-            text(x + gap, y + 12, support, "relation", anchor),
+
+def shown(pieces: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
+    """The first pieces of evidence, the strongest one against the answer among them if there is any."""
+    against = [piece for piece in pieces if not piece["for"]]
+    first = [piece for piece in pieces if piece["for"]][: most - min(1, len(against))]
+    return first + against[: most - len(first)]
+
+
+def role(piece: dict[str, Any]) -> str:
+    """The CSS class of a piece of evidence."""
+    if not piece["for"]:
+        return "against"
+    return "for" if piece["support"] else "unsupported"
+
+
+def _words(piece: dict[str, Any]) -> str:
+    """Like `+0.50: linked as 2 of 3 references are`."""
+    return f"{piece['weight']:+.2f}: {piece['words']}"
+
+
+class _Drawing:
+    """Lines, and marks that are drawn over them."""
+
+    def __init__(self, labels: dict[str, str]) -> None:
+        self.labels = labels
+        self.lines: list[str] = []
+        self.marks: list[str] = []
+
+    def label(self, entity: str) -> str:
+        """The name to show of an entity."""
+        return str(self.labels.get(entity, entity))
+
+    def poles(self, explanation: dict[str, Any]) -> float:
+        """Head and tail, and what is asked between them; returns their y coordinate."""
+        sure = "" if explanation["confidence"] is None else f" ({explanation['confidence']:.0%})"
+        width = (RIGHT - LEFT) / 2 - 10
+        labels = [
+            Label.of(self.label(explanation["head"]), width, "end"),
+            Label.of(f"{explanation['relation']}{sure}", width, "relation"),
+            Label.of(self.label(explanation["tail"]), width, "end"),
         ]
-    similar, below = explanation["similar"], height + 2 * ROW_HEIGHT
-    lines.append(line("edge", left, below, right, below))
-    marks.append(text((left + right) / 2, below - 8, "the most similar reference", "relation"))
-    for side, at in (("head", left), ("tail", right)):
-        marks += [dot("pole", at, middle, 8), text(at, middle + 26, label(explanation[side]), "end", longest=26)]
-        likeness = f"{similar[f'{side}_similarity']:.0%} alike"
-        marks += [
-            dot("dot", at, below, 6),
-            text(at, below + 22, label(similar[side]), "", longest=36),
-            text(at, below + 36, likeness, "relation"),
+        y = GAP + max(label.height for label in labels) + GAP
+        for label, x in zip(labels, (LEFT, (LEFT + RIGHT) / 2, RIGHT), strict=True):
+            self.marks += label.draw(x, y - GAP - label.height)
+        self.lines.append(polyline("asked", [(LEFT, y), (RIGHT, y)]))
+        self.marks += [dot("pole", x, y, 8) for x in (LEFT, RIGHT)]
+        return y
+
+    def rule(self, rule: dict[str, Any], poles: float, top: float) -> float:
+        """The first path of a rule in a row of its own; returns where the row ends."""
+        path, kinds = rule["paths"][0], rule["kinds"]
+        start, step = LEFT + BEND, (RIGHT - LEFT - 2 * BEND) / len(kinds)
+        over = [Label.of(kind, step - 10, "relation") for kind in kinds]
+        under = [Label.of(self.label(entity), step - 10) for entity in path[1:-1]]
+        y = top + max(label.height for label in over) + 4
+        self.lines.append(polyline(role(rule), [(LEFT, poles), (start, y), (RIGHT - BEND, y), (RIGHT, poles)]))
+        for i, label in enumerate(over):
+            self.marks += label.draw(start + step * (i + 0.5), y - 4 - label.height)
+        for i, label in enumerate(under, 1):
+            self.marks += [dot(role(rule), start + step * i, y, 5), *label.draw(start + step * i, y + 8)]
+        more = f"; {len(rule['paths'])} such paths" if len(rule["paths"]) > 1 else ""
+        words = Label.of(f"{_words(rule)}{more}", RIGHT - LEFT - 2 * BEND, f"relation {role(rule)}")
+        bottom = y + 8 + max((label.height for label in under), default=0)
+        self.marks += words.draw((LEFT + RIGHT) / 2, bottom)
+        return bottom + words.height + GAP
+
+    def shared(self, fact: dict[str, Any], poles: float, top: float) -> float:
+        """A fact that the tail shares with reference tails; returns where its row ends."""
+        x = RIGHT + BEND
+        width = END - x - 20
+        labels = [
+            Label.of(fact["relation"], width, "relation"),
+            Label.of(self.label(fact["entity"]), width),
+            Label.of(_words(fact), width, f"relation {role(fact)}"),
         ]
-    title = f"{label(explanation['head'])} — {explanation['relation']} → {label(explanation['tail'])}"
-    if explanation["confidence"] is not None:
-        title += f" ({explanation['confidence']:.0%})"
-    marks.append(text(WIDTH / 2, 24, title, "end", longest=120))
-    return picture(below + 2 * ROW_HEIGHT, lines + marks, title)
+        y = top + labels[0].height + labels[1].height / 2
+        self.lines.append(polyline(role(fact), [(RIGHT, poles), (x - 10, y), (x, y)]))
+        self.marks.append(dot(role(fact), x, y, 4))
+        for label in labels:
+            self.marks += label.draw(x + 12, top, "start")
+            top += label.height
+        return top + GAP
+
+    def similar(self, similar: dict[str, Any], top: float) -> float:
+        """The most similar reference, below all else; returns where it ends."""
+        middle = (LEFT + RIGHT) / 2
+        width = (RIGHT - LEFT) / 2 - 10
+        over = Label.of("the most similar reference", width, "relation")
+        y = top + over.height + 4
+        self.lines.append(line("edge", LEFT, y, RIGHT, y))
+        self.marks += over.draw(middle, top)
+        ends = []
+        for side, x in (("head", LEFT), ("tail", RIGHT)):
+            name = Label.of(self.label(similar[side]), width)
+            alike = Label.of(f"{similar[f'{side}_similarity']:.0%} alike", width, "relation")
+            self.marks += [dot("dot", x, y, 6), *name.draw(x, y + 10), *alike.draw(x, y + 10 + name.height)]
+            ends.append(y + 10 + name.height + alike.height)
+        return max(ends)

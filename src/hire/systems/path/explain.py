@@ -18,7 +18,7 @@ from hire.util.arrays import IntArray, expand_rows, row_offsets
 
 PATHS_AT_ONCE = 20_000  # of the walks between two hubs, those with the largest gradients
 REMOVALS_AT_ONCE = 32  # bounds the memory of measuring many rules
-NOTICEABLE = 1e-4  # what a score loses of less than this may be rounding
+NOTICEABLE = 0.005  # a smaller loss of the score is not told: with two decimals it would be 0.00
 Floats = NDArray[Any]  # float64, which numpy's own types lose sight of
 Kinds = tuple[int, ...]  # of the edges of a path
 Entities = tuple[int, ...]  # on a path, from head to tail
@@ -253,10 +253,10 @@ def count_support(evidence: ReferenceEvidence, kinds: tuple[int, ...]) -> int:
 
 
 def shared_tuples(evidence: ReferenceEvidence, tail: int) -> list[SharedTuple]:
-    """The neighbourhood tuples that a tail shares with reference tails, the weightiest first."""
+    """The neighbourhood tuples that a tail shares with other reference tails, those that are rare at these first."""
     ours = set(_tuples(evidence, tail)[0])
     weights: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for other in evidence.pairs[:, TAIL]:
+    for other in evidence.pairs[evidence.pairs[:, TAIL] != tail, TAIL]:
         tuples, rarity = _tuples(evidence, int(other))
         for each, rare in zip(tuples, rarity, strict=True):
             if each in ours:
