@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -276,3 +277,88 @@ def test_it_fits_a_phone_and_is_labelled(browser: Chrome, service: RelationServi
         )
         assert widths <= 360 and unnamed == [] and paper == "rgb(13, 17, 23)"
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def explain_with(browser: Chrome, changes: str) -> None:
+    """Have all explanations changed, by JavaScript that is given one as `found`, before the page sees them."""
+    browser.execute_script(
+        "const plain = fetch; window.fetch = async (path, ...rest) => {"
+        " const answer = await plain(path, ...rest);"
+        " if (!path.includes('/explanation')) return answer;"
+        " const found = await answer.json();"
+        f" {changes};"
+        " return new Response(JSON.stringify(found), { status: 200 }); }"
+    )
+
+
+def explained(browser: Chrome, service: RelationService, changes: str) -> None:
+    """Show the evidence for an answer, changed."""
+    relation = service.teach("part_of", [("cell_component", "cell"), ("tissue", "animal")])
+    with served(service) as address:
+        browser.get(f"{address}#{relation.id}")
+        wait(lambda: all_of(browser, "#heads button"))
+        explain_with(browser, changes)
+        ask(browser, "embryonic_structure")
+        wait(lambda: "embryonic_structure" in text_of(browser, "status"))
+        all_of(browser, "#answers .answer")[0].click()
+        wait(lambda: all_of(browser, "#picture svg circle.pole"))
+
+
+FIGURES = "{ for: weight > 0, weight, support, references: 3, words: words(weight, support) }"
+EVIDENCE = (
+    "const words = (weight, support) => (weight > 0 ? '' : 'speaks against: ')"
+    " + (support ? 'linked as 2 of 3 references are' : 'linked as no reference is');"
+    "const rule = (kinds, path, weight, support) =>"
+    f" ({{ kinds, paths: [path, path], text: `r(h, t) <- ${{kinds}}`, ...{FIGURES} }});"
+    f"const fact = (relation, entity, weight, support) => ({{ relation, entity, ...{FIGURES} }});"
+)
+
+
+def test_evidence_for_and_against_is_told_apart(browser: Chrome, service: RelationService) -> None:
+    rules = "[rule(['p', 'q'], ['h', 'x', 't'], 1, 2), rule(['s'], ['h', 't'], 0.5, 0)"
+    rules += ", ...[1, 2, 3, 4].map((i) => rule([`r${i}`], ['h', 't'], 0.4, 1)), rule(['n'], ['h', 't'], -0.25, 0)]"
+    shared = "[fact('at', 'gym', 0.5, 1), fact('in', 'town', -0.75, 1)]"
+    explained(browser, service, f"{EVIDENCE} found.rules = {rules}; found.shared = {shared}")
+    lines = browser.execute_script(
+        "return [...document.querySelectorAll('#picture polyline')].map((line) => [line.getAttribute('class'),"
+        " getComputedStyle(line).strokeDasharray, getComputedStyle(line).stroke])"
+    )
+    assert [kind for kind, *_ in lines] == ["asked", "for", "unsupported", "for", "for", "against", "for", "against"]
+    looks = {kind: (dashes, color) for kind, dashes, color in lines}
+    assert looks["for"][0] == "none" and len(set(looks.values())) == len(looks)
+    told = [text.text for text in all_of(browser, "#picture text")]
+    assert "+0.50: linked as no reference is; 2 such paths" in told
+    assert "−0.25: speaks against: linked as no reference is; 2 such paths" in told
+    listed = text_of(browser, "rules")
+    assert "−0.25 speaks against: r(h, t) <- n" in listed
+    assert "like those" not in " ".join(told) + listed
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 300, "MAXIMUM_WEIGHT " * 20, "a_rather_long_name:of/something-" * 9, "北京大学" * 40]
+)
+def test_no_label_covers_another_or_leaves_the_picture(browser: Chrome, service: RelationService, name: str) -> None:
+    hops = "[...[1, 2, 3].map((n) => rule(Array(n).fill(name), [name, ...Array(n - 1).fill(name), name], 1 / n, n % 2))"
+    explained(
+        browser,
+        service,
+        f"const name = {json.dumps(name)}; {EVIDENCE}"
+        f" found.rules = {hops}, rule([name, name], [name, name, name], -1, 0)];"
+        " found.shared = [1, 2, 3].map((n) => fact(name, name, 1 / n, n)).concat(fact(name, name, -1, 1));"
+        " Object.assign(found, { head: name, tail: name, relation: name, similar: { head: name, tail: name } })",
+    )
+    boxes = browser.execute_script(
+        "return [...document.querySelectorAll('#picture text')].map((text) => {"
+        " const { x, y, width, height } = text.getBBox();"
+        " return [x, y, x + width, y + height, text.firstChild.textContent]; })"
+    )
+    view = browser.execute_script("return document.querySelector('#picture svg').getAttribute('viewBox')")
+    _, _, width, height = map(float, view.split())
+    assert len(boxes) > 40
+    for left, top, right, bottom, words in boxes:
+        assert left >= 0 and top >= 0 and right <= width and bottom <= height, words
+    for one, other in combinations(boxes, 2):
+        # Lines of a label may touch, as letters do not fill the boxes of a font.
+        across = min(one[2], other[2]) - max(one[0], other[0])
+        down = min(one[3], other[3]) - max(one[1], other[1])
+        assert across <= 0 or down <= 2, (one, other)

@@ -350,7 +350,7 @@ async function choose(number, focus = true) {
   $("why-title").textContent = `Why ${labelOf(found.tail)}?`;
   $("sentence").textContent = found.sentence;
   $("picture").replaceChildren(picture(found));
-  $("rules").replaceChildren(...found.rules.map((rule) => make("li", {}, rule.text)));
+  $("rules").replaceChildren(...found.rules.map((rule) => make("li", { class: roleOf(rule) }, `${signed(rule.weight)} ${rule.for ? "" : "speaks against: "}${rule.text}`)));
   $("why").hidden = false;
 }
 
@@ -383,62 +383,118 @@ async function judge(head, tail, verdict, keep = null) {
   if (state.head !== null) await predict(state.head, keep);
 }
 
-// The evidence as a picture: paths between head and tail above, what the tail shares with reference tails below
+// The evidence as a picture: a row for each rule between head and tail, below them the facts that the tail shares with
+// reference tails. Every label has its own part of a row, so that none covers another.
+
+const LEFT = 60, RIGHT = 580, WIDTH = 640, BEND = 36, GAP = 16;
+const MAX_RULES = 5, MAX_SHARED = 4, MAX_LINES = 3;
+const SIZES = { "": 13, name: 11, end: 14 }; // font sizes of CSS classes
+const LINE_HEIGHT = 1.3; // of font sizes
+
+const roleOf = (piece) => (!piece.for ? "against" : piece.support ? "for" : "unsupported");
+const signed = (weight) => `${weight < 0 ? "−" : "+"}${Math.abs(weight).toFixed(2)}`;
+
+function shownOf(pieces, most) { // the first ones, the strongest against the answer among them
+  const against = pieces.filter((piece) => !piece.for);
+  const first = pieces.filter((piece) => piece.for).slice(0, most - Math.min(1, against.length));
+  return [...first, ...against.slice(0, most - first.length)];
+}
+
+const pencil = document.createElement("canvas").getContext("2d");
+function widthOf(text, kind) {
+  pencil.font = `${kind === "end" ? 700 : 400} ${SIZES[kind]}px system-ui, sans-serif`; // as in page.css
+  return pencil.measureText(text).width;
+}
+
+function wrap(text, width, kind) { // lines, broken behind spaces and punctuation if possible
+  const lines = [];
+  let line = "";
+  for (const part of text.match(/[^\s_/:;,.|-]+[\s_/:;,.|-]*|[\s_/:;,.|-]+/gu) ?? []) {
+    if (widthOf(line + part.trimEnd(), kind) > width) { lines.push(line); line = ""; }
+    if (widthOf(part, kind) <= width) { line += part; continue; }
+    for (const character of part) {
+      if (widthOf(line + character, kind) > width) { lines.push(line); line = ""; }
+      line += character;
+    }
+  }
+  return [...lines, line].map((found) => found.trim()).filter(Boolean);
+}
+
+function labelled(text, width, kind = "") { // wrapped; where that takes too many lines, without its middle
+  const [main] = kind.split(" ");
+  const characters = [...text];
+  let lines = wrap(text, width, main);
+  let kept = Math.min(characters.length, Math.ceil(characters.length * MAX_LINES * width / widthOf(text, main)));
+  const shortened = lines.length > MAX_LINES;
+  while (lines.length > MAX_LINES) {
+    const rear = Math.floor(kept / 2);
+    lines = wrap(`${characters.slice(0, kept - rear).join("")}…${characters.slice(characters.length - rear).join("")}`, width, main);
+    kept -= 1;
+  }
+  const size = SIZES[main];
+  const drawn = (x, top, anchor) => lines.map((line, number) => {
+    const element = draw("text", { x, y: top + size * (LINE_HEIGHT * number + 1), class: kind, "text-anchor": anchor }, line);
+    if (shortened) element.append(draw("title", {}, text));
+    return element;
+  });
+  return { height: lines.length * LINE_HEIGHT * size, drawn };
+}
 
 function picture(found) {
-  const width = 640, row = 58, left = 80, right = 560;
-  const paths = found.rules.flatMap((rule) => rule.paths.slice(0, 2).map((path) => ({ path, kinds: rule.kinds }))).slice(0, 5);
-  const shared = found.shared.slice(0, 3);
-  const rows = Math.max(1, paths.length);
-  const middle = 50 + (rows - 1) * row / 2;
-  const below = 50 + rows * row + 6;
-  const height = below + (shared.length + 1) * row - 8;
   const asked = `${labelOf(found.head)} → ${labelOf(found.tail)}`;
-  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Evidence for ${asked}: ${found.sentence}` });
+  const svg = draw("svg", { role: "img", "aria-label": `Evidence for and against ${asked}: ${found.sentence}` });
   const lines = draw("g", {}), marks = draw("g", {});
   svg.append(lines, marks);
-  const text = (x, y, words, kind = "") => {
-    const longest = kind === "end" ? 22 : 26;
-    const element = draw("text", { x, y, class: kind }, words.length > longest ? `${words.slice(0, longest - 1)}…` : words);
-    element.append(draw("title", {}, words));
-    marks.append(element);
-  };
+  const write = (label, x, top, anchor = "middle") => marks.append(...label.drawn(x, top, anchor));
   const dot = (x, y, kind, radius) => marks.append(draw("circle", { cx: x, cy: y, r: radius, class: kind }));
-  const line = (x1, y1, x2, y2, kind) => lines.append(draw("line", { x1, y1, x2, y2, class: kind }));
+  const line = (kind, ...points) => lines.append(draw("polyline", { points: points.join(" "), class: kind }));
+  const tallest = (labels) => Math.max(0, ...labels.map((label) => label.height));
 
-  paths.forEach(({ path, kinds }, number) => {
-    const y = 50 + number * row;
-    const places = path.map((_, step) => [left + (right - left) * step / (path.length - 1), step === 0 || step === path.length - 1 ? middle : y]);
-    if (path.length === 2) { // a single edge, bent so that it does not lie on others
-      lines.append(draw("path", { d: `M${left} ${middle} Q${width / 2} ${2 * y - middle} ${right} ${middle}`, class: "edge" }));
-      text(width / 2, y - 5, kinds[0], "name");
-      return;
-    }
-    kinds.forEach((kind, step) => {
-      const [[x1, y1], [x2, y2]] = [places[step], places[step + 1]];
-      line(x1, y1, x2, y2, "edge");
-      text((x1 + x2) / 2, (y1 + y2) / 2 - 4, kind, "name");
-    });
-    places.slice(1, -1).forEach(([x], step) => { dot(x, y, "", 5); text(x, y + 19, labelOf(path[step + 1])); });
-  });
-  if (!paths.length) { line(left, middle, right, middle, "asked"); text(width / 2, middle - 6, "no path like those of the examples", "name"); }
+  const width = WIDTH / 3 - 12;
+  const heading = [labelled(labelOf(found.head), width, "end"), labelled(found.relation, width, "name"), labelled(labelOf(found.tail), width, "end")];
+  const poles = 2 * GAP + tallest(heading);
+  [[8, "start"], [WIDTH / 2, "middle"], [WIDTH - 8, "end"]].forEach(([x, anchor], place) => write(heading[place], x, poles - GAP - heading[place].height, anchor));
+  line("asked", [LEFT, poles], [RIGHT, poles]);
+  dot(LEFT, poles, "pole", 9);
+  dot(RIGHT, poles, "pole", 9);
 
-  shared.forEach((tuple, number) => {
-    const y = below + number * row;
-    line(right, middle, 400, y, "edge");
-    dot(400, y, "", 5);
-    text(400, y + 19, labelOf(tuple.entity));
-    text((right + 400) / 2 + 12, (middle + y) / 2 + (number + 1) * 9, tuple.relation, "name");
-    line(400, y, 190, y, "alike");
-    text(200, y - 6, `also ${tuple.support} of ${tuple.references} example tails`, "name");
-  });
-  const { similar } = found;
-  if (similar) {
-    const y = height - 26;
-    marks.append(draw("text", { x: width / 2, y, class: "name" }, `most like the example ${labelOf(similar.head)} → ${labelOf(similar.tail)}`));
+  let top = poles + GAP;
+  for (const rule of shownOf(found.rules, MAX_RULES)) {
+    const role = roleOf(rule);
+    const start = LEFT + BEND, step = (RIGHT - LEFT - 2 * BEND) / rule.kinds.length;
+    const over = rule.kinds.map((kind) => labelled(kind, step - 8, "name"));
+    const under = rule.paths[0].slice(1, -1).map((entity) => labelled(labelOf(entity), step - 8));
+    const y = top + tallest(over) + 4;
+    line(role, [LEFT, poles], [start, y], [RIGHT - BEND, y], [RIGHT, poles]);
+    over.forEach((label, place) => write(label, start + step * (place + 0.5), y - 4 - label.height));
+    under.forEach((label, place) => { dot(start + step * (place + 1), y, role, 5); write(label, start + step * (place + 1), y + 8); });
+    const more = rule.paths.length > 1 ? `; ${rule.paths.length} such paths` : "";
+    const words = labelled(`${signed(rule.weight)}: ${rule.words}${more}`, RIGHT - LEFT - 2 * BEND, `name ${role}`);
+    top = y + 8 + tallest(under);
+    write(words, WIDTH / 2, top);
+    top += words.height + GAP;
   }
-  dot(left, middle, "pole", 9); text(left, middle + 26, labelOf(found.head), "end");
-  dot(right, middle, "pole", 9); text(right, middle - 16, labelOf(found.tail), "end");
+  if (!found.rules.length) {
+    const none = labelled("no path speaks for or against it", RIGHT - LEFT, "name");
+    write(none, WIDTH / 2, top);
+    top += none.height + GAP;
+  }
+
+  shownOf(found.shared, MAX_SHARED).forEach((fact, number) => {
+    const role = roleOf(fact);
+    const x = RIGHT - 20, aside = RIGHT + 20 + 8 * number; // each line beside the others
+    const labels = [labelled(fact.relation, x - 32, "name"), labelled(labelOf(fact.entity), x - 32), labelled(`${signed(fact.weight)}: ${fact.words}`, x - 32, `name ${role}`)];
+    const y = top + labels[0].height + labels[1].height / 2;
+    line(role, [RIGHT, poles], [aside, poles + GAP], [aside, y], [x, y]);
+    dot(x, y, role, 5);
+    for (const label of labels) { write(label, x - 14, top, "end"); top += label.height; }
+    top += GAP;
+  });
+
+  const { similar } = found;
+  const alike = labelled(`the most similar reference: ${labelOf(similar.head)} → ${labelOf(similar.tail)}`, WIDTH - 16, "name");
+  write(alike, WIDTH / 2, top);
+  svg.setAttribute("viewBox", `0 0 ${WIDTH} ${top + alike.height + GAP}`);
   return svg;
 }
 
