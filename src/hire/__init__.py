@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "open": "hire.inference.open:open_model",
     "load": "hire.inference.model",
     "fit": "hire.inference.fit",
     "TrainedModel": "hire.inference.model",
@@ -37,6 +38,7 @@ __all__ = [
     "TrainedModel",
     "fit",
     "load",
+    "open",
     "open_dataset",
     "preset",
 ]
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from hire.errors import HireError
     from hire.inference.fit import fit
     from hire.inference.model import TrainedModel, load
+    from hire.inference.open import open_model as open
     from hire.inference.relation import TaughtRelation
     from hire.sampling.contexts import ContextSampler
     from hire.sampling.episodes import EpisodeSampler
@@ -56,7 +59,8 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        module, _, attribute = _HOMES[name].partition(":")
+        return getattr(import_module(module), attribute or name)
     raise AttributeError(f"module 'hire' has no attribute {name!r}")
 
 

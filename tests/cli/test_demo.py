@@ -36,5 +36,5 @@ def test_it_trains_compares_and_answers(
     other = run(*short, "4")
     assert other.exit_code == 2 and "steps is 4, was 3" in other.output
     served: list[Path] = []
-    monkeypatch.setattr(import_module("hire.cli.demo"), "serve_run", served.append)
+    monkeypatch.setattr(import_module("hire.cli.demo"), "serve_model", served.append)
     assert run(*short, "3", "--serve").exit_code == 0 and served == [Path("runs/demo")]

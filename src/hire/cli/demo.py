@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hire.cli.output import NATURAL, POSITIVE, option, print_table
-from hire.cli.serve import serve_run
+from hire.cli.serve import serve_model
 
 if TYPE_CHECKING:
     from hire.data.dataset import FewShotDataset
@@ -65,7 +65,7 @@ def demo(output: Path, steps: int, path_steps: int, seed: int, serve: bool) -> N
     click.echo(f"Your own graph: {program} data build graph.tsv -o my-graph")
     click.echo(f"                {program} train my-graph -o runs/my-graph")
     if serve:
-        serve_run(output)
+        serve_model(output)
 
 
 def _program() -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 path = click.Path(path_type=Path)
 run_argument = click.argument("run", type=path)
+model_argument = click.argument("model")
 dataset_option = click.option("--dataset", help="The dataset, if it has moved since training.")
 references_option = click.option(
     "--references",
@@ -34,13 +35,13 @@ SHARE = click.FloatRange(0, 1)
 
 
 def _taught(
-    run: Path, dataset: str | None, references: Path, name: str | None, facts: Path | None, device: str
+    model: str, dataset: str | None, references: Path, name: str | None, facts: Path | None, device: str
 ) -> TaughtRelation:
     from hire.data.sources.reading import SourceOptions, read_sources
     from hire.inference.bulk import teach_from
-    from hire.inference.model import load
+    from hire.inference.open import open_model
 
-    trained = load(run, dataset, device=device)
+    trained = open_model(model, dataset, device=device)
     if facts is not None:
         (table,) = read_sources([str(facts)], SourceOptions(), facts)
         columns = [column.to_pylist() for column in table.triples.arrays()]
@@ -49,7 +50,7 @@ def _taught(
 
 
 @click.command()
-@run_argument
+@model_argument
 @references_option
 @click.option("--head", help="Head to predict tails for, by id or label.")
 @click.option("--heads", type=path, help="File of any number of heads, one per line, plain or compressed.")
@@ -71,7 +72,7 @@ def _taught(
 @dataset_option
 @device_option
 def predict(
-    run: Path,
+    model: str,
     references: Path,
     head: str | None,
     heads: Path | None,
@@ -85,16 +86,20 @@ def predict(
     device: str,
     **options: Any,
 ) -> None:
-    """Teach the model of RUN a relation from references, and predict the tails of one head or of millions.
+    """Teach a relation from references, and predict the tails of one head or of millions.
+
+    MODEL is a run of hire train, or any graph, which the pre-trained model answers without training: a file of triples
+    (TSV, CSV, RDF, plain or compressed), a dataset, or the address of a SPARQL endpoint.
 
     \b
     Examples:
+      hire predict graph.tsv --references part_of.tsv --head tissue
       hire predict runs/umls --references part_of.tsv --head tissue
       hire predict runs/umls --references part_of.tsv --heads heads.txt --threshold 0.5 -o answers.tsv
       hire predict runs/umls --references part_of.tsv --heads heads.txt --format nt -o answers.nt --resume
     """
     from hire.inference.bulk import Heads, Output, Question, answers_for, fingerprint_of, write_answers, writer
-    from hire.training.run import weights_fingerprint
+    from hire.inference.open import fingerprint_of_model
 
     if (head is None) == (heads is None):
         raise click.UsageError("give either --head or --heads")
@@ -106,7 +111,7 @@ def predict(
     if resume and output is not None and output.exists() and not Output.interrupted(output):
         click.echo(f"{output}: already complete; run without --resume to write it again", err=True)
         return
-    relation = _taught(run, dataset, references, name, facts, device)
+    relation = _taught(model, dataset, references, name, facts, device)
     question, asked = Question(**options), Heads(heads, head or "")
     if form == "table":
         for of, answers in answers_for(relation, asked, question):
@@ -119,7 +124,7 @@ def predict(
             click.echo(lines.lines(of, answers), nl=False)
         return
     about = {
-        "weights": weights_fingerprint(run),
+        "weights": fingerprint_of_model(model),
         "references": fingerprint_of(relation.references.tolist()),
         "facts": facts and fingerprint_of(relation.owner.dataset.graph.triples[-1_000:].tolist()),
         "name": name,
@@ -155,7 +160,7 @@ def _print_answers(relation: TaughtRelation, head: str, answers: list[Answer], q
 
 
 @click.command()
-@run_argument
+@model_argument
 @references_option
 @click.option("--head", required=True, help="The head, by id or label.")
 @click.option("--tail", required=True, help="The tail to explain, by id or label.")
@@ -167,7 +172,7 @@ def _print_answers(relation: TaughtRelation, head: str, answers: list[Answer], q
 @device_option
 @json_option
 def explain(
-    run: Path,
+    model: str,
     references: Path,
     head: str,
     tail: str,
@@ -179,7 +184,9 @@ def explain(
     device: str,
     as_json: bool,
 ) -> None:
-    """Explain why the model of RUN, taught a relation from references, predicts a tail for a head.
+    """Explain why a tail is predicted for a head, of a relation that is taught from references.
+
+    MODEL is a run of hire train, or any graph, as for hire predict.
 
     \b
     Example:
@@ -187,7 +194,7 @@ def explain(
     """
     if output is not None and output.suffix.lower() != ".svg":
         raise HireError("the picture must be an .svg file", file=output, remedy="choose a name that ends in .svg")
-    found = _taught(run, dataset, references, name, facts, device).explain(head, tail, most=most)
+    found = _taught(model, dataset, references, name, facts, device).explain(head, tail, most=most)
     content = found.to_dict()
     if output is not None:
         from hire.inference.picture import explanation_svg

@@ -1,8 +1,9 @@
-"""hire serve: a run's model over HTTP, with a web page."""
+"""hire serve: a model over HTTP, with a web page."""
 
 from __future__ import annotations
 
 import os
+import re
 import socket
 from contextlib import suppress
 from importlib.util import find_spec
@@ -14,17 +15,22 @@ from hire.cli.options import device_option
 from hire.cli.output import POSITIVE, option
 from hire.errors import HireError
 
-STATE = "relations.sqlite"  # in the run folder
+STATE = "relations.sqlite"
+CONFIG = "config.json"  # of a run
 SECONDS_TO_END = 5  # for requests in progress when the service is stopped
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("model")
 @option("--host", default="127.0.0.1", help="Address to listen on.")
 @option("--port", type=click.IntRange(0, 65_535), default=8000, help="Port to listen on; 0 picks a free one.")
 @click.option("--token", envvar="HIRE_TOKEN", help="Token that clients must send [default: $HIRE_TOKEN, or none].")
 @click.option("--open-to-all", is_flag=True, help="Allow a --host that others can reach without a token.")
-@click.option("--state", type=click.Path(path_type=Path), help=f"File for the taught relations [default: RUN/{STATE}].")
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path),
+    help="File for the taught relations [default: in the run folder, or beside the graph].",
+)
 @click.option("--dataset", help="The dataset, if it has moved since training.")
 @option("--threads", type=POSITIVE, help="Model calls at once [default: one per core].")
 @option(
@@ -35,7 +41,7 @@ SECONDS_TO_END = 5  # for requests in progress when the service is stopped
 )
 @device_option
 def serve(
-    run: Path,
+    model: str,
     host: str,
     port: int,
     token: str | None,
@@ -46,17 +52,19 @@ def serve(
     timeout: float,
     device: str,
 ) -> None:
-    """Serve the model of RUN: a web page, and an HTTP API (/docs).
+    """Serve a model: a web page, and an HTTP API (/docs).
 
+    MODEL is a run of hire train, or any graph, which the pre-trained model answers without training: see hire predict.
     Taught relations are saved and available again after a restart. Stop with Ctrl-C; nothing is lost.
 
     \b
     Example:
       hire serve runs/demo
+      hire serve graph.tsv
       HIRE_TOKEN=secret hire serve runs/demo --host 0.0.0.0 --port 8080
     """
-    serve_run(
-        run,
+    serve_model(
+        model,
         host=host,
         port=port,
         token=token,
@@ -69,8 +77,8 @@ def serve(
     )
 
 
-def serve_run(
-    run: Path,
+def serve_model(
+    source: str | Path,
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
@@ -82,7 +90,7 @@ def serve_run(
     timeout_seconds: float = 30.0,
     device: str = "auto",
 ) -> None:
-    """Serve a run until Ctrl-C or SIGTERM."""
+    """Serve a run or a graph until Ctrl-C or SIGTERM."""
     if not all(map(find_spec, ("fastapi", "uvicorn"))):
         raise HireError("the service needs fastapi and uvicorn", remedy="pip install 'hire[serve]'")
     from hire.service.middleware import Limits, is_loopback
@@ -98,14 +106,14 @@ def serve_run(
         import torch
         import uvicorn
 
-        from hire.inference.model import load
+        from hire.inference.open import open_model
         from hire.service.app import create_app
         from hire.service.relations import RelationService
         from hire.service.store import RelationStore
 
         torch.set_num_threads(1)  # parallel requests use the cores better than parallel operators
-        model = load(run, dataset, device=device)
-        path = state or run / STATE
+        model = open_model(source, dataset, device=device)
+        path = state or _state_of(source)
         store = RelationStore(path)
         try:
             service = RelationService(model, store)
@@ -126,6 +134,15 @@ def serve_run(
         finally:
             store.close()
     click.echo(f"Stopped; {count:,} relation{'' if count == 1 else 's'} saved in {path}.")
+
+
+def _state_of(source: str | Path) -> Path:
+    """Where the taught relations of a run or a graph are kept."""
+    path = Path(source)
+    if (path / CONFIG).exists():
+        return path / STATE
+    name = re.sub(r"[^\w.-]+", "_", path.name or "graph")
+    return (path.parent if path.exists() else Path()) / f"{name}.{STATE}"
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -150,7 +150,7 @@ def _settings(
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("model")
 @click.option("--dataset", help="Where the dataset is now, if it is not where it was at training.")
 @option("--split", type=click.Choice(["train", "dev", "test"]), default="dev", help="Whose tasks to rank.")
 @option("--shots", type=POSITIVE, default=5, help="References of each task: its first K triples.")
@@ -160,7 +160,7 @@ def _settings(
 @device_option
 @json_option
 def evaluate(
-    run: Path,
+    model: str,
     dataset: str | None,
     split: str,
     shots: int,
@@ -170,17 +170,20 @@ def evaluate(
     device: str,
     as_json: bool,
 ) -> None:
-    """Rank the queries of a split with the system of RUN, other true tails filtered out.
+    """Rank the queries of a split, other true tails filtered out.
+
+    MODEL is a run of hire train, or a dataset, which is ranked by the pre-trained model.
 
     \b
-    Example:
+    Examples:
       hire evaluate runs/umls --split dev --shots 3
+      hire evaluate umls-one --split dev --shots 3
     """
     from hire.evaluation.ranking import evaluate as evaluate_system
     from hire.evaluation.ranking import evaluate_draws
-    from hire.inference.model import load
+    from hire.inference.open import open_model
 
-    trained = load(run, dataset, device=device)
+    trained = open_model(model, dataset, device=device)
     opened, among_all = trained.dataset, candidates == "all"
     if draws is not None:
         found = evaluate_draws(trained.system, opened, split, shots, draws, among_all=among_all, seed=seed)

@@ -23,6 +23,8 @@ from hire.util.arrays import IntArray
 
 Candidates = Literal["auto", "type", "range", "all"]
 
+NAME_PATTERN = "concept:{type}:{name}"  # names of this form, as in NELL, tell the type of an entity
+
 
 @dataclass(frozen=True)
 class BuildSettings:
@@ -35,6 +37,7 @@ class BuildSettings:
     candidates: Candidates = "auto"  # by type if entities have types, otherwise all entities
     type_pattern: str | None = None  # finds the type in a name, such as `concept:{type}:{name}`
     seed: int = 0
+    tasks: bool = True  # without tasks, all relations stay in the background graph
 
 
 @dataclass(frozen=True)
@@ -81,12 +84,16 @@ def build(tables: Sequence[TripleTable], settings: BuildSettings) -> tuple[FewSh
         advance(1)
         triples = _without_duplicates(tables, triples, len(entities), len(relations), skipped, notes)
         counts = np.bincount(triples[:, 1], minlength=len(relations))
-        splits = _split_tasks(relations, counts, settings)
+        splits: dict[str, list[int]] = {split: [] for split in SPLITS}
+        if settings.tasks:
+            splits = _split_tasks(relations, counts, settings)
         in_task = np.zeros(len(relations), bool)
         in_task[[relation for split in SPLITS for relation in splits[split]]] = True
         advance(1)
         notes += _unmatched(tables, entities)
         types = _types(tables, entities, settings.type_pattern)
+        if types is None and not settings.tasks:
+            types = types_in_names(entities)
         background = triples[~in_task[triples[:, 1]]]
         graph = KnowledgeGraph.of(entities, relations, background, _labels(tables, entities), types)
         advance(1)
@@ -248,6 +255,12 @@ def types_from_names(entities: Vocabulary, pattern: str) -> tuple[IntArray, Any]
     found = pc.extract_regex(entities.arrow().cast(pa.string()), compile_type_pattern(pattern))
     matching = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
     return matching, pc.struct_field(found, "type").take(pa.array(matching)).cast(pa.large_string())
+
+
+def types_in_names(entities: Vocabulary) -> Types | None:
+    """Types from names of NELL's form, if most names have that form."""
+    matching, names = types_from_names(entities, NAME_PATTERN)
+    return make_types(entities, [matching], [names]) if len(matching) > len(entities) / 2 else None
 
 
 def _types(tables: Sequence[TripleTable], entities: Vocabulary, pattern: str | None) -> Types | None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from hire import __version__
 from hire.data.build import BuildSettings, build
 from hire.data.dataset import MANIFEST, FewShotDataset
 from hire.data.published.read import FILES, is_published_layout, read_published
 from hire.data.sources.delimited import TableFormat, read_triples
+from hire.data.sources.reading import SourceOptions, read_sources
 from hire.errors import HireError
-from hire.util.files import cache_directory
+from hire.util.files import cache_directory, printable
 
 BUNDLED = {"umls-one": ("umls.tsv.gz", BuildSettings("umls-one", candidates="all"))}
 
@@ -37,6 +40,28 @@ def open_dataset(dataset: str | Path) -> FewShotDataset:
     )
 
 
+def open_graph(source: str | Path) -> FewShotDataset:
+    """Open a dataset, or a raw graph without tasks: a file of triples in any format, or a SPARQL endpoint.
+
+    A raw graph is read once; afterwards its binary form is mapped from the cache, unless the file has changed.
+    """
+    path, endpoint = Path(source), str(source).startswith(("http://", "https://"))
+    if not endpoint and not path.is_file():
+        return open_dataset(source)
+    state: list[object] = [f"hire {__version__}"]
+    if not endpoint:
+        path = path.resolve()
+        state += [path.stat().st_size, path.stat().st_mtime_ns]
+    name = str(source) if endpoint else printable(path.name)
+
+    def read() -> FewShotDataset:
+        with TemporaryDirectory() as work:
+            tables = read_sources([str(source)], SourceOptions(), Path(work))
+        return build(tables, BuildSettings(name, tasks=False))[0]
+
+    return _cached(str(source) if endpoint else str(path), state, read)
+
+
 def _open_bundled(name: str) -> FewShotDataset:
     file, settings = BUNDLED[name]
     with as_file(files("hire.data.bundled") / file) as path:
@@ -50,18 +75,23 @@ def _open_published(directory: Path) -> FewShotDataset:
         f"hire {__version__}",
         *([name, stat.st_size, stat.st_mtime_ns] for name in FILES if (stat := _stat(directory / name)) is not None),
     ]
-    digest = hashlib.sha256(str(directory).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    cached = cache_directory() / f"{directory.name}-{digest}"
+    return _cached(str(directory), state, lambda: read_published(directory))
+
+
+def _cached(source: str, state: Sequence[object], read: Callable[[], FewShotDataset]) -> FewShotDataset:
+    """A dataset from the cache, if its source has the same state as then; otherwise read, and cached."""
+    digest = hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    cached = cache_directory() / f"{Path(source).name}-{digest}"
     if (cached / MANIFEST).exists():
         try:
             dataset = FewShotDataset.open(cached)
-            if dataset.origin.get("state") == state:
+            if dataset.origin.get("state") == list(state):
                 return dataset
         except HireError:  # a damaged cache is written again
             pass
-    dataset = read_published(directory)
+    dataset = read()
     try:
-        replace(dataset, origin={**dataset.origin, "state": state}).save(cached, overwrite=True)
+        replace(dataset, origin={**dataset.origin, "state": list(state)}).save(cached, overwrite=True)
     except HireError:  # without a cache, the dataset in memory will do
         return dataset
     return FewShotDataset.open(cached)

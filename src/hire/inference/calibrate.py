@@ -92,8 +92,11 @@ def ask(
     draws: int,
     among: Among = "taught",
     levels: bool = False,
+    limit: int | None = None,
 ) -> tuple[Outcomes, IntArray]:
-    """Ask about every head of a split's tasks as a user would; with levels, also how large answer sets are.
+    """Ask about the heads of a split's tasks as a user would; with levels, also how large answer sets are.
+
+    With a limit, so many heads of each task are asked about, spread evenly over all of them.
 
     The references of the first draw are those of evaluation, the first ones.
     """
@@ -107,7 +110,9 @@ def ask(
                     pairs = random_stream(0, "adaptation", draw).permutation(pairs)
                 listed = np.sort(task.candidates) if among == "task" and task.candidates is not None else None
                 relation = trained.taught(pairs[:shots], None, listed)
-                for part, of_part in _ask(relation, task, np.unique(pairs[shots:, 0]), levels):
+                heads = np.unique(pairs[shots:, 0])
+                heads = heads if limit is None else heads[:: max(1, len(heads) // limit)][:limit]
+                for part, of_part in _ask(relation, task, heads, levels):
                     parts.append(part)
                     sizes.append(of_part)
                 advance(1)

@@ -46,12 +46,14 @@ class TrainedModel:
     calibrations: Mapping[int, Calibration] = field(default_factory=dict)  # by the number of references
     newcomers: int = 0  # the last entities, which were not there at training
     teaching: TeachingSettings = field(default_factory=TeachingSettings)
+    across_graphs: bool = False  # whether the calibration was fitted to other graphs than this one
     _recent: OrderedDict[tuple[bytes | str | None, ...], TaughtRelation] = field(default_factory=OrderedDict)
 
     def __repr__(self) -> str:
         graph = self.dataset.graph
         size = f"{len(graph.entities):,} entities, {len(graph.triples):,} facts"
         confidence = "calibrated" if self.calibrations else "not calibrated"
+        confidence += " across graphs" if self.across_graphs else ""
         return f"<TrainedModel {self.system.name} on {self.dataset.name}: {size}, {confidence}>"
 
     @cached_property
@@ -97,7 +99,8 @@ class TrainedModel:
         rows = [(id_of(h), graph.relations.id(r), id_of(t)) for h, r, t in triples]
         dataset = self.dataset.extended(new, np.array(rows, np.int32).reshape(-1, 3))
         system = self.system.extended(dataset.graph)
-        return TrainedModel(system, dataset, self.calibrations, self.newcomers + len(new), self.teaching)
+        newcomers = self.newcomers + len(new)
+        return TrainedModel(system, dataset, self.calibrations, newcomers, self.teaching, self.across_graphs)
 
     def teach(
         self,

@@ -56,7 +56,7 @@ def run_config(
             "numpy": np.__version__,
             **_packages(settings.system, settings.settings),
         },
-        "commit": _commit(),
+        "commit": commit(),
         **settings.to_plain(),
         "dataset": {"name": dataset.name, "source": source, "fingerprint": fingerprint(dataset)},
         "embeddings": None if embeddings is None else str(embeddings),
@@ -72,7 +72,7 @@ def _packages(system: str, settings: Any) -> dict[str, str]:
     return found
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """The commit of this program's source, where it is run from a checkout."""
     place = Path(hire.__file__).parent
     if not any((parent / ".git").exists() for parent in place.parents):

@@ -21,13 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hire.data.build import make_types, types_from_names
+from hire.data.build import types_in_names
 from hire.data.dataset import SPLITS, FewShotDataset
 from hire.data.facts import first_occurrences
 from hire.data.graph import INVERSE_SUFFIX, KnowledgeGraph
 from hire.data.published.checksums import KnownDataset, differing, known_form, recognize
 from hire.data.sources.delimited import FORBIDDEN, TableFormat, read_triples
-from hire.data.types import Types
 from hire.data.vocabulary import Vocabulary
 from hire.errors import HireError, Problem
 from hire.progress import track
@@ -38,7 +37,6 @@ TASK_FILES = {split: f"{split}_tasks.json" for split in SPLITS}
 FILES = ("path_graph", *TASK_FILES.values(), "rel2candidates.json", "e1rel_e2.json", "ent2ids", "relation2ids")
 BAD_NAME = "is empty or contains a tab, line break or NUL"
 MAX_SUGGESTIONS = 100  # each takes a few milliseconds
-NAME_PATTERN = "concept:{type}:{name}"  # names of this form, as in NELL, contain the type of an entity
 
 
 def is_published_layout(directory: Path) -> bool:
@@ -141,7 +139,7 @@ class _LayoutReader:
             return None
         relations = Vocabulary.of([*background, *all_tasks], "relation")
         relation_ids = {name: i for i, name in enumerate([*background, *all_tasks])}
-        graph = KnowledgeGraph.of(entities, relations, triples, types=_types(entities))
+        graph = KnowledgeGraph.of(entities, relations, triples, types=types_in_names(entities))
         return FewShotDataset.of(
             printable(self.directory.resolve().name),
             graph,
@@ -443,9 +441,3 @@ def _line_of(text: str, name: str) -> int | None:
         if position >= 0:
             return text.count("\n", 0, position) + 1
     return None
-
-
-def _types(entities: Vocabulary) -> Types | None:
-    """Types from names of NELL's form, if most names have that form."""
-    matching, names = types_from_names(entities, NAME_PATTERN)
-    return make_types(entities, [matching], [names]) if len(matching) > len(entities) / 2 else None

@@ -20,7 +20,24 @@ from hire.systems.path.tasks import PathBatch, PathTasks
 from hire.util.tensors import on_device
 
 
-class PathTrainer(SystemTrainer[PathBatch, PathNetwork]):
+class PathNetworkTrainer(SystemTrainer[PathBatch, PathNetwork]):
+    """Trains a path network, wherever its batches come from."""
+
+    device: torch.device
+
+    def clipped(self) -> Iterable[nn.Module]:
+        """Each member by itself."""
+        return self.network.members
+
+    def loss(self, batch: PathBatch) -> Loss:
+        """Softmax over the true tail and its negatives, each with the weight of what it stands for."""
+        batch = on_device(batch, self.device)
+        scores = self.network(batch.edge_features, batch.tails, batch.walks)  # [members, pairs]
+        logits = scores.view(len(scores), *batch.stands_for.shape) + batch.stands_for
+        return Loss(-F.log_softmax(logits, dim=-1)[..., 0].mean(dim=-1).sum(), terms=len(scores))
+
+
+class PathTrainer(PathNetworkTrainer):
     """Trains a path network on a dataset."""
 
     def __init__(
@@ -47,17 +64,6 @@ class PathTrainer(SystemTrainer[PathBatch, PathNetwork]):
         """The system as it is now, with averaged weights."""
         return PathModel(self.averaged_network, self.graph)
 
-    def clipped(self) -> Iterable[nn.Module]:
-        """Each member by itself."""
-        return self.network.members
-
     def batch(self, step: int) -> PathBatch:
         """Some tasks with references, queries and negatives."""
         return self.tasks.batch(step)
-
-    def loss(self, batch: PathBatch) -> Loss:
-        """Softmax over the true tail and its negatives, each with the weight of what it stands for."""
-        batch = on_device(batch, self.device)
-        scores = self.network(batch.edge_features, batch.tails, batch.walks)  # [members, pairs]
-        logits = scores.view(len(scores), *batch.stands_for.shape) + batch.stands_for
-        return Loss(-F.log_softmax(logits, dim=-1)[..., 0].mean(dim=-1).sum(), terms=len(scores))

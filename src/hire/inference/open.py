@@ -1,0 +1,34 @@
+"""One way to a model: a run that was trained, or any graph with the pre-trained model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from hire.data.open import open_graph
+from hire.evaluation.calibration import Calibration
+from hire.inference.model import TrainedModel, load
+from hire.systems.path.pretrained import about, fingerprint, pretrained
+from hire.training.run import CONFIG, weights_fingerprint
+from hire.util.tensors import device_named
+
+
+def open_model(
+    source: str | Path, dataset: str | Path | None = None, *, device: torch.device | str = "auto"
+) -> TrainedModel:
+    """The model of a run, or of any graph without training.
+
+    A graph is a dataset, a file of triples (TSV, CSV, RDF, plain or compressed), or the address of a SPARQL endpoint.
+    It is answered by the pre-trained model, whose confidence was calibrated across other graphs.
+    """
+    if (Path(source) / CONFIG).exists():
+        return load(source, dataset, device=device)
+    opened = open_graph(source if dataset is None else dataset)
+    calibrations = {int(shots): Calibration.from_dict(found) for shots, found in about()["calibration"].items()}
+    return TrainedModel(pretrained(opened, device_named(device)), opened, calibrations, across_graphs=True)
+
+
+def fingerprint_of_model(source: str | Path) -> str:
+    """Which weights answer: those of a run, or the pre-trained ones."""
+    return weights_fingerprint(Path(source)) if (Path(source) / CONFIG).exists() else fingerprint()

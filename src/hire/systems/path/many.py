@@ -1,0 +1,87 @@
+"""Training of one path network on several graphs: what it learns holds for graphs that it has never seen.
+
+No parameter belongs to an entity or a relation. Each step has tasks of one graph, drawn by the graphs' shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from hire.data.dataset import FewShotDataset
+from hire.data.graph import KnowledgeGraph
+from hire.systems.path.graph import EvidenceGraph
+from hire.systems.path.model import PathModel
+from hire.systems.path.network import PathNetwork
+from hire.systems.path.settings import PathSettings
+from hire.systems.path.tasks import PathBatch, PathTasks
+from hire.systems.path.trainer import PathNetworkTrainer
+from hire.util.randomness import random_stream
+
+
+class TrainingGraph(NamedTuple):
+    """A dataset to learn from, and how often a step is about it."""
+
+    dataset: FewShotDataset
+    share: float
+    settings: PathSettings
+
+
+class ManyGraphsTrainer(PathNetworkTrainer):
+    """Trains a path network on several datasets."""
+
+    def __init__(
+        self, graphs: Sequence[TrainingGraph], settings: PathSettings, device: torch.device | str = "cpu"
+    ) -> None:
+        self.device = torch.device(device)
+        self.selection = settings.selection
+        self.evidence = [EvidenceGraph.of(of.dataset, of.settings.evidence) for of in graphs]
+        self.tasks = [
+            PathTasks(of.dataset, evidence, of.settings.training)
+            for of, evidence in zip(graphs, self.evidence, strict=True)
+        ]
+        shares = np.array([of.share for of in graphs])
+        self._shares = shares / shares.sum()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(settings.training.seed)
+            network = PathNetwork(settings.model).to(self.device)
+        super().__init__(
+            settings.optimizer, steps=settings.training.steps, seed=settings.training.seed, network=network
+        )
+
+    def graph_of(self, step: int) -> int:
+        """Which graph a step is about."""
+        return int(random_stream(self.seed, "graphs", step).choice(len(self._shares), p=self._shares))
+
+    def system(self) -> PathModel:
+        """The network with averaged weights, over the first graph."""
+        return PathModel(self.averaged_network, self.evidence[0])
+
+    def batch(self, step: int) -> PathBatch:
+        """Some tasks of one graph."""
+        return self.tasks[self.graph_of(step)].batch(step)
+
+
+def without_types(dataset: FewShotDataset) -> FewShotDataset:
+    """A dataset as if nothing were known of types; all entities are candidates."""
+    graph = dataset.graph
+    untyped = KnowledgeGraph(
+        graph.entities, graph.relations, graph.triples, graph.offsets, graph.neighbors, graph.labels, None
+    )
+    everything = np.full_like(np.asarray(dataset.task_candidates), -1)
+    return replace(dataset, graph=untyped, task_candidates=everything)
+
+
+def training_graphs(
+    datasets: Mapping[str, FewShotDataset], shares: Mapping[str, float], settings: PathSettings
+) -> list[TrainingGraph]:
+    """Each dataset with its share; one that knows types is there with and without them, in equal parts."""
+    found = []
+    for name, dataset in datasets.items():
+        forms = [dataset] if dataset.graph.types is None else [dataset, without_types(dataset)]
+        found += [TrainingGraph(form, shares[name] / len(forms), settings) for form in forms]
+    return found

@@ -1,0 +1,47 @@
+"""A path network that was trained on several graphs, for any graph: weights, settings and calibration are files here.
+
+`tools/pretrained.py` makes them anew. README.md beside them is the model card.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from importlib.resources import as_file, files
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hire.data.dataset import FewShotDataset
+from hire.systems.path.model import PathModel
+from hire.systems.path.settings import PathSettings
+from hire.util.settings import from_plain
+from hire.util.tensors import load_tensors
+
+WEIGHTS, ABOUT = "path.safetensors", "path.json"
+
+
+@cache
+def about() -> dict[str, Any]:
+    """Settings, graphs, versions and calibration of the shipped weights."""
+    found: dict[str, Any] = json.loads((files(__package__) / ABOUT).read_text("utf-8"))
+    return found
+
+
+@cache
+def _tensors() -> dict[str, Tensor]:
+    with as_file(files(__package__) / WEIGHTS) as path:
+        return load_tensors(path)
+
+
+def pretrained(dataset: FewShotDataset, device: torch.device | str = "cpu") -> PathModel:
+    """The pre-trained path network over a dataset's facts."""
+    settings = from_plain(PathSettings, about()["settings"])
+    return PathModel.restore(dataset, settings, _tensors(), device)
+
+
+def fingerprint() -> str:
+    """A checksum of the shipped weights."""
+    return hashlib.sha256((files(__package__) / WEIGHTS).read_bytes()).hexdigest()

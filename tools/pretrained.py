@@ -1,0 +1,164 @@
+"""Make the pre-trained path network anew, or one that leaves a graph out, and measure it.
+
+    python tools/pretrained.py --data ../shared/data -o src/hire/systems/path/pretrained
+    python tools/pretrained.py --data ../shared/data --without nell-one -o /tmp/without-nell
+
+Learns from the datasets nell-one and fb15k237-one below --data, from umls-one, and from Kinships and Nations, which the
+package pykeen carries (it is downloaded, not installed, or found with --pykeen). Writes the weights, path.json with the
+settings, the commit, the calibration across graphs and what was measured, and reports each graph's test metrics.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from hire import progress
+from hire.data.build import BuildSettings, build
+from hire.data.dataset import FewShotDataset
+from hire.data.open import open_dataset
+from hire.data.sources.reading import SourceOptions, read_sources
+from hire.evaluation.calibration import Outcomes, fit, report
+from hire.evaluation.ranking import evaluate
+from hire.inference.calibrate import ask
+from hire.inference.model import TrainedModel
+from hire.systems.path.many import ManyGraphsTrainer, TrainingGraph, training_graphs
+from hire.systems.path.model import PathModel
+from hire.systems.path.pretrained import ABOUT, WEIGHTS
+from hire.systems.path.settings import PathSettings
+from hire.training.loop import STATE, Stage, train
+from hire.training.run import commit
+from hire.util.settings import to_plain
+from hire.util.tensors import save_tensors, write_json
+
+SHARES = {"nell-one": 0.4, "fb15k237-one": 0.3, "umls-one": 0.15, "kinships": 0.1, "nations": 0.05}
+DENSE: dict[str, dict[str, Any]] = {"fb15k237-one": {"tasks": 2, "queries": 12}}  # whose walks are many
+SMALL = {"kinships": 50, "nations": 10}  # a task has more triples than this
+SHOTS = (1, 3, 5)
+HEADS = 50  # of a dev task, to calibrate with
+
+
+def small_graphs(wheel: Path) -> dict[str, FewShotDataset]:
+    """Kinships and Nations as datasets, from the package that carries them."""
+    found = {}
+    with zipfile.ZipFile(wheel) as archive, TemporaryDirectory() as folder:
+        for name, more_than in SMALL.items():
+            parts = [archive.read(f"pykeen/datasets/{name}/{part}.txt") for part in ("train", "valid", "test")]
+            path = Path(folder) / f"{name}.tsv"
+            path.write_bytes(b"".join(parts))
+            tables = read_sources([str(path)], SourceOptions(header=False), Path(folder))
+            found[name] = build(tables, BuildSettings(name, more_than=more_than, candidates="all"))[0]
+    return found
+
+
+def pykeen(given: Path | None) -> Path:
+    """The wheel of pykeen."""
+    if given is not None:
+        return given
+    folder = Path("build") / "pykeen"
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), "pykeen==1.11.1"]
+    subprocess.run(command, check=True)
+    return next(folder.glob("pykeen-*.whl"))
+
+
+def graphs_of(datasets: dict[str, FewShotDataset], settings: PathSettings) -> list[TrainingGraph]:
+    """The graphs to learn from; of dense ones a step has fewer queries."""
+    found = []
+    for name, dataset in datasets.items():
+        own = replace(settings, training=replace(settings.training, **DENSE.get(name, {})))
+        found += training_graphs({name: dataset}, SHARES, own)
+    return found
+
+
+def metrics_of(system: PathModel, dataset: FewShotDataset, split: str) -> dict[str, Any]:
+    """MRR and Hits@10 for each number of references."""
+    ranks = {f"{shots}-shot": evaluate(system, dataset, split, shots)["realistic"] for shots in SHOTS}
+    return {key: {name: round(found[name], 4) for name in ("mrr", "hits@10")} for key, found in ranks.items()}
+
+
+def calibrations(
+    network: PathModel, datasets: dict[str, FewShotDataset], settings: PathSettings
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What scores mean for each number of references, fitted to the dev tasks of all graphs, and how well it fits."""
+    found, reports = {}, {}
+    for shots in SHOTS:
+        parts = []
+        for number, dataset in enumerate(datasets.values()):
+            if min(len(task.pairs) for task in dataset.split("dev")) <= shots:
+                continue
+            system = PathModel.restore(dataset, settings, network.tensors())
+            outcomes, _ = ask(TrainedModel(system, dataset), "dev", shots, 1, limit=HEADS)
+            shift = 1_000_000 * number  # a relation of one graph is not one of another
+            parts.append(
+                replace(
+                    outcomes,
+                    head_relations=outcomes.head_relations + shift,
+                    query_relations=outcomes.query_relations + shift,
+                )
+            )
+        everything = Outcomes.joined(parts)
+        calibration = fit(everything)
+        found[str(shots)] = calibration.to_dict()
+        told = report(calibration, everything)
+        reports[str(shots)] = {name: told[name]["ece"] for name in ("answers", "novel_answers")}
+    return found, reports
+
+
+def main() -> None:
+    """Train, calibrate, measure, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--pykeen", type=Path)
+    parser.add_argument("--without", choices=["nell-one", "fb15k237-one", "umls-one"])
+    parser.add_argument("--steps", type=int, default=1_600)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--split", default="dev", help="of the graph that is left out, or of all")
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    options = parser.parse_args()
+    progress.show()
+    torch.set_num_threads(1)
+    large = {name: open_dataset(options.data / name) for name in ("nell-one", "fb15k237-one")}
+    datasets = {**large, "umls-one": open_dataset("umls-one"), **small_graphs(pykeen(options.pykeen))}
+    left_out = {options.without: datasets.pop(options.without)} if options.without else {}
+    settings = PathSettings()
+    settings = replace(settings, training=replace(settings.training, steps=options.steps, seed=options.seed))
+    trainer = ManyGraphsTrainer(graphs_of(datasets, settings), settings)
+    options.output.mkdir(parents=True, exist_ok=True)
+    start = time.monotonic()
+    finished, _ = train(trainer, Stage("Pre-training", options.output / STATE))
+    seconds = time.monotonic() - start
+    network = trainer.system()
+    save_tensors(options.output / WEIGHTS, network.tensors())
+    fitted, errors = calibrations(network, datasets, settings)
+    measured = {
+        name: metrics_of(PathModel.restore(dataset, settings, network.tensors()), dataset, options.split)
+        for name, dataset in (left_out or {n: datasets[n] for n in ("nell-one", "fb15k237-one", "umls-one")}).items()
+    }
+    content = {
+        "settings": to_plain(settings),
+        "graphs": {name: SHARES[name] for name in datasets},
+        "commit": commit(),
+        "seconds": round(seconds),
+        "finished": finished,
+        "calibration": fitted,
+        "calibration_error": errors,
+        f"{options.split}, {'unseen' if left_out else 'seen'}": measured,
+    }
+    write_json(options.output / ABOUT, content)
+    (options.output / STATE).unlink(missing_ok=True)
+    print(json.dumps(measured, indent=1))
+
+
+if __name__ == "__main__":
+    main()
