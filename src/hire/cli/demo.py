@@ -26,9 +26,10 @@ DATASET, RELATION, SHOTS = "umls-one", "part_of", 3
 @option("--seed", type=NATURAL, default=0, help="Random seed.")
 @click.option("--serve", is_flag=True, help="Serve the run at the end, for the browser.")
 def demo(output: Path, steps: int, path_steps: int, seed: int, serve: bool) -> None:
-    """Train HiRe on the bundled dataset, compare it with baselines, and ask it about a relation it has never seen.
+    """Ask about a relation without training, then train on the bundled dataset, compare, and ask again.
 
-    A second time the run exists already, and only the rest is shown.
+    First the pre-trained model answers from three examples in seconds. Then HiRe and the path level are trained and
+    compared with baselines. A second time the run exists already, and only the rest is shown.
 
     \b
     Example:
@@ -37,6 +38,7 @@ def demo(output: Path, steps: int, path_steps: int, seed: int, serve: bool) -> N
     """
     from hire.inference.fit import fit
     from hire.inference.model import load
+    from hire.inference.open import open_model
     from hire.training.run import CONFIG
     from hire.training.settings import preset
 
@@ -54,6 +56,9 @@ def demo(output: Path, steps: int, path_steps: int, seed: int, serve: bool) -> N
             }
         )
     )
+    click.echo("Without training: the pre-trained model, three examples of a relation that it has never seen.\n")
+    _ask(open_model(DATASET))
+    click.echo("Now trained on this graph:\n")
     fit(DATASET, output, settings, resume=(output / CONFIG).exists())
     trained = load(output)
     _compare(trained)
@@ -97,15 +102,18 @@ def _compare(trained: TrainedModel) -> None:
 
 
 def _systems(trained: TrainedModel, dataset: FewShotDataset) -> dict[str, FewShotSystem]:
+    """Baselines, the pre-trained model, and what was trained."""
     from hire.embeddings.settings import EmbeddingSettings
     from hire.systems.ensemble import Ensemble
     from hire.systems.mean_translation import MeanTranslation
+    from hire.systems.path.pretrained import pretrained
     from hire.systems.popularity import Popularity
     from hire.training.embedding import embeddings_of
 
     found: dict[str, FewShotSystem] = {
         "popularity": Popularity(dataset.graph),
         "TransE, mean of t - h": MeanTranslation(embeddings_of(dataset, EmbeddingSettings()).entities),
+        "the pre-trained model": pretrained(dataset),
     }
     if isinstance(trained.system, Ensemble):
         found["HiRe"] = trained.system.members["hire"]
