@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import torch
+
+from hire.data.dataset import FewShotDataset
 from hire.errors import HireError
+from hire.inference.model import TrainedModel
+from hire.systems.hire.model import Hire
+from hire.systems.hire.network import HireNetwork
+from hire.systems.hire.settings import HireModelSettings
 from hire.training.settings import RunSettings, preset
 
 SMALL: dict[str, Any] = {  # as far as a system has such settings
@@ -33,3 +49,47 @@ def small_settings(system: str, **changes: Any) -> RunSettings:
         except HireError:  # this system has no such setting
             continue
     return settings.changed({path.replace("__", "."): value for path, value in changes.items()})
+
+
+def random_model(dataset: FewShotDataset, dimension: int = 8) -> TrainedModel:
+    """A HiRe that has learned nothing, over a dataset."""
+    torch.manual_seed(0)
+    entities, projections = torch.randn(2, len(dataset.graph.entities), dimension)
+    network = HireNetwork(HireModelSettings(dimension=dimension))
+    return TrainedModel(Hire(network, entities, projections), dataset)
+
+
+SECONDS = 120  # on a busy machine; a service that hangs is ended then
+
+
+@contextmanager
+def serving(
+    run: Path | str, *options: str, environment: Mapping[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A service in a process of its own, and its address."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hire", "serve", str(run), "--port", "0", *options],
+        env=dict(environment or os.environ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    watchdog = threading.Timer(SECONDS, process.kill)
+    watchdog.start()
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert " at http://127.0.0.1:" in line, line + process.stdout.read()
+        yield process, line.split(" at ")[1].split("/  ")[0]
+    finally:
+        watchdog.cancel()
+        process.kill()
+        process.communicate()
+
+
+def request(address: str, body: Any = None) -> Any:
+    """The JSON that a service answers; with a body it is posted."""
+    data = None if body is None else json.dumps(body).encode()
+    asked = urllib.request.Request(address, data, {"content-type": "application/json"})
+    with urllib.request.urlopen(asked, timeout=SECONDS) as answer:
+        return json.load(answer)

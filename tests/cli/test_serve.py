@@ -1,26 +1,19 @@
 from __future__ import annotations
 
-import json
 import signal
 import socket
 import subprocess
 import sys
-import threading
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import Result
 
 from hire.inference.fit import fit
 from tests.service.conftest import EXAMPLES, references
-from tests.support import small_settings
-
-SECONDS = 120  # on a busy machine; a service that hangs is ended then
+from tests.support import SECONDS, request, serving, small_settings
 
 
 @pytest.fixture(scope="module")
@@ -31,31 +24,6 @@ def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("HIRE_CACHE", cache)
         fit("umls-one", run, small_settings("hire", training__steps=1))
     return run
-
-
-@contextmanager
-def serving(run: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A service in a process of its own, and its address."""
-    command = [sys.executable, "-m", "hire", "serve", str(run), "--port", "0", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    watchdog = threading.Timer(SECONDS, process.kill)
-    watchdog.start()
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert " at http://127.0.0.1:" in line, line + process.stdout.read()
-        yield process, line.split(" at ")[1].split("/  ")[0]
-    finally:
-        watchdog.cancel()
-        process.kill()
-        process.communicate()
-
-
-def request(address: str, body: Any = None) -> Any:
-    data = None if body is None else json.dumps(body).encode()
-    asked = urllib.request.Request(address, data, {"content-type": "application/json"})
-    with urllib.request.urlopen(asked, timeout=SECONDS) as answer:
-        return json.load(answer)
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])

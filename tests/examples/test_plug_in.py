@@ -8,10 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-import threading
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +25,7 @@ from hire.systems import registry
 from hire.systems.base import SystemTrainer
 from hire.training.pipeline import Workshop
 from hire.training.settings import RunSettings
+from tests.support import request, serving
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "examples" / "nearest-reference"
@@ -171,34 +169,9 @@ def test_it_keeps_the_contract(installed: dict[str, str], tmp_path: Path) -> Non
     assert done.returncode == 0 and passed and int(passed[1]) >= 10, done.stdout
 
 
-@contextmanager
-def serving(installed: dict[str, str], run: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The service in a process of its own, and its address."""
-    command = [sys.executable, "-m", "hire", "serve", str(run), "--port", "0"]
-    process = subprocess.Popen(command, env=installed, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    watchdog = threading.Timer(SECONDS, process.kill)
-    watchdog.start()
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert " at http://127.0.0.1:" in line, line + process.stdout.read()
-        yield process, line.split(" at ")[1].split("/  ")[0]
-    finally:
-        watchdog.cancel()
-        process.kill()
-        process.communicate()
-
-
-def request(address: str, body: Any = None) -> Any:
-    data = None if body is None else json.dumps(body).encode()
-    asked = urllib.request.Request(address, data, {"content-type": "application/json"})
-    with urllib.request.urlopen(asked, timeout=SECONDS) as answer:
-        return json.load(answer)
-
-
 def test_it_is_served(installed: dict[str, str], trained_run: Path, model: TrainedModel) -> None:
     references = [("cell_component", "cell"), ("tissue", "animal")]
-    with serving(installed, trained_run) as (process, address):
+    with serving(trained_run, environment=installed) as (process, address):
         assert NAME in request(f"{address}/api/about")["model"]
         pairs = [{"head": head, "tail": tail} for head, tail in references]
         taught = request(f"{address}/api/relations", {"name": "part", "references": pairs})

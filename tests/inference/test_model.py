@@ -6,24 +6,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from hire.data.dataset import FewShotDataset
 from hire.errors import HireError
 from hire.inference.model import Direction, TrainedModel, load
-from hire.systems.hire.model import Hire
-from hire.systems.hire.network import HireNetwork
-from hire.systems.hire.settings import HireModelSettings
 from hire.training.settings import TeachingSettings
+from tests.support import random_model
 
 EXAMPLES = [("virus", "organism"), ("bacterium", "organism"), ("fungus", "organism")]
 
 
 @pytest.fixture(scope="module")
 def trained(umls: FewShotDataset) -> TrainedModel:
-    torch.manual_seed(0)
-    entities, projections = torch.randn(2, len(umls.graph.entities), 8)
-    return TrainedModel(Hire(HireNetwork(HireModelSettings(dimension=8)), entities, projections), umls)
+    return random_model(umls)
 
 
 def test_answers_are_the_best_candidates_in_order(trained: TrainedModel, umls: FewShotDataset) -> None:
@@ -63,8 +58,7 @@ def test_of_too_many_candidates_the_most_alike_are_ranked(trained: TrainedModel)
 
 
 def test_candidates_have_types_like_those_of_the_examples_tails(nell_one: FewShotDataset) -> None:
-    entities = torch.randn(len(nell_one.graph.entities), 4)
-    trained = TrainedModel(Hire(HireNetwork(HireModelSettings(dimension=4)), entities, entities), nell_one)
+    trained = random_model(nell_one, 4)
     task = nell_one.split("dev")[0]
     names = [(nell_one.graph.entities[int(h)], nell_one.graph.entities[int(t)]) for h, t in task.pairs[:3]]
     types = {tail.split(":")[1] for _, tail in names}

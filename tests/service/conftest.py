@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from starlette.testclient import TestClient
 
 from hire.data.dataset import FewShotDataset
@@ -12,18 +11,14 @@ from hire.inference.model import TrainedModel
 from hire.service.app import create_app
 from hire.service.relations import RelationService
 from hire.service.store import RelationStore
-from hire.systems.hire.model import Hire
-from hire.systems.hire.network import HireNetwork
-from hire.systems.hire.settings import HireModelSettings
+from tests.support import random_model
 
 EXAMPLES = [("virus", "organism"), ("bacterium", "organism"), ("fungus", "organism")]
 
 
 @pytest.fixture(scope="session")
 def model(umls: FewShotDataset) -> TrainedModel:
-    torch.manual_seed(0)
-    entities, projections = torch.randn(2, len(umls.graph.entities), 8)
-    return TrainedModel(Hire(HireNetwork(HireModelSettings(dimension=8)), entities, projections), umls)
+    return random_model(umls)
 
 
 @pytest.fixture
