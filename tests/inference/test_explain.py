@@ -13,6 +13,7 @@ from hire.data.graph import KnowledgeGraph
 from hire.data.vocabulary import StringTable, Vocabulary
 from hire.inference.explain import Explanation
 from hire.inference.model import TrainedModel
+from hire.inference.picture import explanation_svg
 from hire.systems.evidence import Evidence, Rule, SharedTuple, SimilarReference
 from hire.systems.mean_translation import MeanTranslation
 from hire.systems.popularity import Popularity
@@ -132,6 +133,13 @@ def test_what_speaks_against_is_said_to(dataset: FewShotDataset) -> None:
     assert "mia, though such a path links 2 of 3 references;" in alone
 
 
+def test_evidence_is_scaled_with_the_scores(dataset: FewShotDataset) -> None:
+    evidence = explained(dataset, [SUPPORTED, AGAINST], [SHARED]).evidence
+    assert [rule.weight for rule in evidence.scaled(2).rules] == [1.0, -1.5] and evidence.scaled(2).score == 3.0
+    assert evidence.scaled(2).shared[0].weight == 0.5
+    assert not evidence.scaled(0).rules and not evidence.scaled(0).shared
+
+
 def test_what_no_reference_has_is_not_called_like_the_references(dataset: FewShotDataset) -> None:
     explanation = explained(dataset, [UNSUPPORTED, AGAINST], [])
     assert explanation.sentence.startswith(
@@ -140,6 +148,7 @@ def test_what_no_reference_has_is_not_called_like_the_references(dataset: FewSho
     found = explanation.to_dict()
     assert found["rules"][0]["words"] == "linked as no reference is"
     told = [found["sentence"], *(rule[key] for rule in found["rules"] for key in ("words", "text"))]
+    told.append(explanation_svg(found))
     assert not [words for words in told for likeness in LIKENESS if likeness in words]
 
 

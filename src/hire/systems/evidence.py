@@ -59,7 +59,7 @@ class Evidence:
     most_similar: SimilarReference
 
     def scaled(self, factor: float) -> Evidence:
-        """The same where scores count so many times as much."""
-        rules = (replace(rule, weight=factor * rule.weight) for rule in self.rules)
-        shared = (replace(each, weight=factor * each.weight) for each in self.shared)
+        """The same where scores count so many times as much; what then counts for nothing is no evidence."""
+        rules = (replace(rule, weight=factor * rule.weight) for rule in self.rules if factor)
+        shared = (replace(each, weight=factor * each.weight) for each in self.shared if factor)
         return replace(self, score=factor * self.score, rules=tuple(rules), shared=tuple(shared))

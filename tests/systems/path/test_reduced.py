@@ -72,6 +72,25 @@ def test_features_are_about_those_of_the_graph_without_the_facts(umls: FewShotDa
     assert np.abs(estimated - really).max() < 0.02
 
 
+@pytest.mark.parametrize("number", [1, 30])
+def test_references_that_lose_facts_are_read_anew(umls: FewShotDataset, number: int) -> None:
+    graph = EvidenceGraph.of(umls)
+    references = np.asarray(umls.split("dev")[1].pairs[:3])
+    evidence = ReferenceEvidence(graph, references)
+    facts = umls.graph.triples[np.isin(umls.graph.triples[:, [0, 2]], references).any(axis=1)]
+    found = evidence.without(facts[:: len(facts) // number][:number])
+    anew = ReferenceEvidence(found.graph, references)
+    everyone = np.arange(graph.entity_count)
+    assert (found.kind_features != evidence.kind_features).any()
+    for part, expected in (
+        (found.kind_features, anew.kind_features),
+        (found.summary, anew.summary),
+        (found.entity_features(everyone), anew.entity_features(everyone)),
+    ):
+        assert np.abs(part - expected).max() < 1e-4
+    assert found.rules.keys.tolist() == anew.rules.keys.tolist()
+
+
 def test_a_tuple_is_no_longer_shared_without_its_fact(umls: FewShotDataset) -> None:
     graph = EvidenceGraph.of(umls)
     references = np.asarray(umls.split("dev")[0].pairs[:1])
