@@ -68,10 +68,13 @@ def explanations(model: PathModel, dataset: FewShotDataset, shots: int, heads: i
 def facts_of(piece: Rule | SharedTuple, tail: int, relations: int) -> IntArray:
     """The facts [n, 3] on the paths of a rule, or the tail's one of a shared tuple."""
     if isinstance(piece, SharedTuple):
-        edges = [(tail, piece.kind, piece.entity)]
+        edges = [(tail, piece.edge_type, piece.entity)]
     else:
-        edges = [edge for path in piece.paths for edge in zip(path, piece.kinds, path[1:], strict=False)]
-    facts = {(one, kind, two) if kind < relations else (two, kind - relations, one) for one, kind, two in edges}
+        edges = [edge for path in piece.paths for edge in zip(path, piece.edge_types, path[1:], strict=False)]
+    facts = {
+        (one, edge_type, two) if edge_type < relations else (two, edge_type - relations, one)
+        for one, edge_type, two in edges
+    }
     return np.array(sorted(facts))
 
 
@@ -107,8 +110,8 @@ def main() -> None:
     pieces: list[tuple[Explained, Rule | SharedTuple]] = []
     pieces += [(each, rule) for each in found for rule in each.evidence.rules]
     pieces += [(each, shared) for each in found for shared in each.evidence.shared]
-    for name, kind in (("rules", Rule), ("shared tuples", SharedTuple)):
-        some = [piece for _, piece in pieces if isinstance(piece, kind)]
+    for name, piece_type in (("rules", Rule), ("shared tuples", SharedTuple)):
+        some = [piece for _, piece in pieces if isinstance(piece, piece_type)]
         against, alone = sum(piece.weight < 0 for piece in some), sum(not piece.support for piece in some)
         print(f"{name}: {len(some)}, of which {against} speak against the answer, and {alone} no reference has")
     drawn = np.random.default_rng(0).permutation(len(pieces))[: options.removals]

@@ -16,9 +16,9 @@ from hire.util.arrays import IntArray
 
 INVERSE_MARK = "⁻¹"
 VARIABLES = {1: "ht", 2: "hxt", 3: "hxyt"}  # of the rules, by the number of their edges
-MOST_NEIGHBORS = 10_000  # of an entity that are looked at
-MOST_PATHS = 200_000  # between two hubs
-MOST_WEIGHED = 100  # shared tuples whose rarity is looked up
+MAX_NEIGHBORS = 10_000  # of an entity that are looked at
+MAX_PATHS = 200_000  # between two hubs
+MAX_WEIGHED = 100  # shared tuples whose idf is looked up
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,17 @@ class Explanation:
     evidence: Evidence
     confidence: float | None
 
-    def kind_name(self, kind: int) -> str:
-        """The name of a kind of edge, marked if it is followed from tail to head."""
+    def edge_type_name(self, edge_type: int) -> str:
+        """The name of an edge type, marked if it is followed from tail to head."""
         count = len(self.graph.relations)
-        name: str = self.graph.relations[kind % count]
-        return name + INVERSE_MARK if kind >= count else name
+        name: str = self.graph.relations[edge_type % count]
+        return name + INVERSE_MARK if edge_type >= count else name
 
     def rule_text(self, rule: Rule) -> str:
         """Like `coach(h, t) <- plays_for(h, x), led_by(x, t): 4 of 5 references`."""
-        variables = VARIABLES[len(rule.kinds)]
-        ends = zip(rule.kinds, pairwise(variables), strict=True)
-        body = ", ".join(f"{self.kind_name(kind)}({a}, {b})" for kind, (a, b) in ends)
+        variables = VARIABLES[len(rule.edge_types)]
+        ends = zip(rule.edge_types, pairwise(variables), strict=True)
+        body = ", ".join(f"{self.edge_type_name(edge_type)}({a}, {b})" for edge_type, (a, b) in ends)
         return f"{self.relation}(h, t) <- {body}: {_of(rule)}"
 
     @property
@@ -82,12 +82,14 @@ class Explanation:
     def _path(self, rule: Rule) -> str:
         """Like `ann —plays_for→ x —led_by→ kim`: the first path of a rule."""
         label, path = self.graph.label, rule.paths[0]
-        steps = zip(rule.kinds, path[1:], strict=True)
-        return label(path[0]) + "".join(f" —{self.kind_name(kind)}→ {label(entity)}" for kind, entity in steps)
+        steps = zip(rule.edge_types, path[1:], strict=True)
+        return label(path[0]) + "".join(
+            f" —{self.edge_type_name(edge_type)}→ {label(entity)}" for edge_type, entity in steps
+        )
 
     def _fact(self, shared: SharedTuple) -> str:
         label = self.graph.label
-        return f"{label(self.tail)} —{self.kind_name(shared.kind)}→ {label(shared.entity)}"
+        return f"{label(self.tail)} —{self.edge_type_name(shared.edge_type)}→ {label(shared.entity)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, entities by their ids; `labels` has the labels of those that have one."""
@@ -97,18 +99,18 @@ class Explanation:
             {
                 "text": self.rule_text(rule),
                 "words": rule_words(rule),
-                **_figures(rule),
+                **_metrics(rule),
                 "paths": [[names[entity] for entity in path] for path in rule.paths],
-                "kinds": [self.kind_name(kind) for kind in rule.kinds],
+                "kinds": [self.edge_type_name(edge_type) for edge_type in rule.edge_types],
             }
             for rule in evidence.rules
         ]
         shared = [
             {
-                "relation": self.kind_name(each.kind),
+                "relation": self.edge_type_name(each.edge_type),
                 "entity": names[each.entity],
                 "words": shared_words(each),
-                **_figures(each),
+                **_metrics(each),
             }
             for each in evidence.shared
         ]
@@ -139,7 +141,7 @@ class Explanation:
         return {name: label for name, label in named.items() if label != name}
 
 
-def _figures(piece: Rule | SharedTuple) -> dict[str, Any]:
+def _metrics(piece: Rule | SharedTuple) -> dict[str, Any]:
     return {
         "for": piece.weight > 0,
         "weight": piece.weight,
@@ -181,7 +183,7 @@ def find_evidence(
 
     Edges of a hidden relation, the one that is asked about, are no evidence. What the graph tells all speaks for the
     answer, as at least one reference has it, too; its weight is the share of references that have it (of a shared
-    tuple, times its rarity), not what the score would lose without it.
+    tuple, times its idf), not what the score would lose without it.
     """
     if "explain" in model.capabilities:
         return model.explain(learned, *pair, most=most)
@@ -195,47 +197,50 @@ def find_evidence(
 
 
 def _neighbors(graph: KnowledgeGraph, entity: int, hidden: int | None) -> IntArray:
-    found = graph.neighbors_of(entity, MOST_NEIGHBORS)
+    found = graph.neighbors_of(entity, MAX_NEIGHBORS)
     return found if hidden is None else found[found[:, 0] % len(graph.relations) != hidden]
 
 
 def _rules(
     graph: KnowledgeGraph, references: IntArray, pair: tuple[int, int], hidden: int | None, most: int
 ) -> list[Rule]:
-    """The kinds of paths of one or two edges that link a pair and at least one reference; weights are shares."""
+    """The edge types of paths of one or two edges that link a pair and at least one reference; weights are shares."""
     links = _links(graph, *pair, hidden)
-    counts = Counter(kinds for head, tail in references.tolist() for kinds in _links(graph, head, tail, hidden))
+    counts = Counter(
+        edge_types for head, tail in references.tolist() for edge_types in _links(graph, head, tail, hidden)
+    )
     ordered = sorted(
-        (kinds for kinds in links if counts[kinds]), key=lambda kinds: (-counts[kinds], len(links[kinds]), kinds)
+        (edge_types for edge_types in links if counts[edge_types]),
+        key=lambda edge_types: (-counts[edge_types], len(links[edge_types]), edge_types),
     )
     return [
         Rule(
-            kinds,
-            counts[kinds],
+            edge_types,
+            counts[edge_types],
             len(references),
-            counts[kinds] / len(references),
-            tuple((pair[0], *between, pair[1]) for between in links[kinds][:most]),
+            counts[edge_types] / len(references),
+            tuple((pair[0], *between, pair[1]) for between in links[edge_types][:most]),
         )
-        for kinds in ordered[:most]
+        for edge_types in ordered[:most]
     ]
 
 
 def _links(
     graph: KnowledgeGraph, head: int, tail: int, hidden: int | None
 ) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
-    """What lies between a head and a tail, by the kinds of the edges that lead there."""
+    """What lies between a head and a tail, by the types of the edges that lead there."""
     out, back = _neighbors(graph, head, hidden), _neighbors(graph, tail, hidden)
     found: dict[tuple[int, ...], list[tuple[int, ...]]] = defaultdict(list)
-    for kind in np.unique(out[out[:, 1] == tail, 0]).tolist():
-        found[kind,].append(())
+    for edge_type in np.unique(out[out[:, 1] == tail, 0]).tolist():
+        found[edge_type,].append(())
     out, back = (row[(row[:, 1] != head) & (row[:, 1] != tail)] for row in (out, back))
     back = back[np.argsort(back[:, 1], kind="stable")]
     starts, ends = (np.searchsorted(back[:, 1], out[:, 1], side=side) for side in ("left", "right"))
-    owners = np.repeat(np.arange(len(out)), ends - starts)[:MOST_PATHS]
+    owners = np.repeat(np.arange(len(out)), ends - starts)[:MAX_PATHS]
     firsts = np.cumsum(ends - starts) - (ends - starts)
-    places = np.arange(len(owners)) - firsts[owners] + starts[owners]
+    positions = np.arange(len(owners)) - firsts[owners] + starts[owners]
     count = len(graph.relations)
-    to_tail = (back[places, 0] + count) % (2 * count)
+    to_tail = (back[positions, 0] + count) % (2 * count)
     steps = np.unique(np.stack([out[owners, 0], to_tail, out[owners, 1]], axis=1), axis=0)
     for first, second, between in steps.tolist():
         found[first, second].append((between,))
@@ -245,7 +250,7 @@ def _links(
 def _shared(
     graph: KnowledgeGraph, reference_tails: IntArray, tail: int, hidden: int | None, most: int
 ) -> list[SharedTuple]:
-    """The neighbourhood tuples that a tail shares with other reference tails; rare ones weigh more."""
+    """The neighborhood tuples that a tail shares with other reference tails; rare ones weigh more."""
     ours = set(map(tuple, _neighbors(graph, tail, hidden).tolist()))
     counts = Counter(
         each
@@ -254,15 +259,15 @@ def _shared(
     )
     everything, shots = len(graph.entities), len(reference_tails)
     found = []
-    for (kind, entity), support in sorted((t for t in counts.items() if t[0] in ours), key=lambda t: (-t[1], t[0]))[
-        :MOST_WEIGHED
-    ]:
-        inverse = (kind + len(graph.relations)) % (2 * len(graph.relations))
+    for (edge_type, entity), support in sorted(
+        (t for t in counts.items() if t[0] in ours), key=lambda t: (-t[1], t[0])
+    )[:MAX_WEIGHED]:
+        inverse = (edge_type + len(graph.relations)) % (2 * len(graph.relations))
         having = int((graph.neighbors_of(entity, None)[:, 0] == inverse).sum())
-        rarity = np.log((everything + 1) / (having + 1)) / np.log(everything + 1)
-        if rarity > 0:  # what every entity has says nothing
-            found.append(SharedTuple(kind, entity, support, shots, float(support / shots * rarity)))
-    return sorted(found, key=lambda shared: (-shared.weight, shared.kind, shared.entity))[:most]
+        idf = np.log((everything + 1) / (having + 1)) / np.log(everything + 1)
+        if idf > 0:  # what every entity has says nothing
+            found.append(SharedTuple(edge_type, entity, support, shots, float(support / shots * idf)))
+    return sorted(found, key=lambda shared: (-shared.weight, shared.edge_type, shared.entity))[:most]
 
 
 def _most_similar(

@@ -1,6 +1,6 @@
-"""What speaks for and against an answer, in ids of entities and of kinds of edges, whoever found it.
+"""What speaks for and against an answer, in ids of entities and of edge types, whoever found it.
 
-A kind of edge is a relation, or its inverse: relation r has the kinds r and r + relations.
+An edge type is a relation, or its inverse: relation r has the edge types r and r + relations.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TypeVar
 
 @dataclass(frozen=True)
 class Rule:
-    """Paths over the same kinds of edges."""
+    """Paths over the same edge types."""
 
-    kinds: tuple[int, ...]
+    edge_types: tuple[int, ...]
     support: int  # references that such a path links, too
     references: int
     weight: float  # what the score loses without the facts on its paths; below zero, they speak against the answer
@@ -22,9 +22,9 @@ class Rule:
 
 @dataclass(frozen=True)
 class SharedTuple:
-    """A kind of edge and an entity that it leads to, from the tail and from reference tails alike."""
+    """A edge type and an entity that it leads to, from the tail and from reference tails alike."""
 
-    kind: int
+    edge_type: int
     entity: int
     support: int  # reference tails that have it
     references: int

@@ -28,7 +28,7 @@ def explanation() -> Evidence:
 
 
 def test_a_rule_with_its_entities_and_support(explanation: Evidence) -> None:
-    rule = next(rule for rule in explanation.rules if rule.kinds == (PLAYS_FOR, COACHED_BY))
+    rule = next(rule for rule in explanation.rules if rule.edge_types == (PLAYS_FOR, COACHED_BY))
     assert (rule.support, rule.references) == (2, 3)
     assert rule.paths == ((2, 6, 9),)
     assert rule.weight
@@ -40,12 +40,12 @@ def test_only_paths_from_head_to_tail_count(explanation: Evidence) -> None:
         for path in rule.paths:
             assert path[0] == 2 and path[-1] == 9
             assert len(set(path)) == len(path)
-            for kind, one, other in zip(rule.kinds, path, path[1:], strict=False):
-                assert (one, kind, other) in edges
+            for edge_type, one, other in zip(rule.edge_types, path, path[1:], strict=False):
+                assert (one, edge_type, other) in edges
 
 
 def test_shared_tuples_and_the_most_similar_reference(explanation: Evidence) -> None:
-    assert [(shared.kind, shared.entity, shared.support) for shared in explanation.shared] == [(IN_CITY, 10, 2)]
+    assert [(shared.edge_type, shared.entity, shared.support) for shared in explanation.shared] == [(IN_CITY, 10, 2)]
     assert explanation.shared[0].weight
     assert explanation.most_similar.tail == 7
     assert 0 < explanation.most_similar.tail_similarity <= 1
@@ -87,10 +87,13 @@ def explained(umls: FewShotDataset, model: PathModel) -> list[Explained]:
 def facts_of(piece: Rule | SharedTuple, tail: int, relations: int) -> set[tuple[int, int, int]]:
     """The facts that are to be removed: those on the paths of a rule, or the tail's of a shared tuple."""
     if isinstance(piece, SharedTuple):
-        edges = {(tail, piece.kind, piece.entity)}
+        edges = {(tail, piece.edge_type, piece.entity)}
     else:
-        edges = {edge for path in piece.paths for edge in zip(path, piece.kinds, path[1:], strict=False)}
-    return {(one, kind, two) if kind < relations else (two, kind - relations, one) for one, kind, two in edges}
+        edges = {edge for path in piece.paths for edge in zip(path, piece.edge_types, path[1:], strict=False)}
+    return {
+        (one, edge_type, two) if edge_type < relations else (two, edge_type - relations, one)
+        for one, edge_type, two in edges
+    }
 
 
 def without(dataset: FewShotDataset, graph: EvidenceGraph, facts: set[tuple[int, int, int]]) -> EvidenceGraph:

@@ -18,15 +18,15 @@ def test_shared_tuples_are_those_of_plain_loops(triples: list[tuple[int, int, in
     found = ReferenceEvidence(graph_of(triples), np.array([(0, tail) for tail in tails]))
     shares = found.entity_features(np.arange(ENTITIES))[:, ENTITY_FEATURES.index("shares with the tails, best")]
 
-    def rarity(kind: int, to: int) -> float:
-        return float(np.log((ENTITIES + 1) / (sum(edge[1:] == (kind, to) for edge in edges) + 1)))
+    def idf(edge_type: int, to: int) -> float:
+        return float(np.log((ENTITIES + 1) / (sum(edge[1:] == (edge_type, to) for edge in edges) + 1)))
 
     for entity in range(ENTITIES):
         best = 0.0
         for tail in tails:
-            tuples = {(kind, to) for source, kind, to in edges if source == tail}
-            whole = sum(rarity(*each) for each in tuples)
-            shared = sum(rarity(*each) for each in tuples if (entity, *each) in edges)
+            tuples = {(edge_type, to) for source, edge_type, to in edges if source == tail}
+            whole = sum(idf(*each) for each in tuples)
+            shared = sum(idf(*each) for each in tuples if (entity, *each) in edges)
             best = max(best, shared / max(1e-6, whole))
         assert shares[entity] == pytest.approx(best, abs=1e-4)
     degrees = found.entity_features(np.arange(ENTITIES))[:, ENTITY_FEATURES.index("degree")]
@@ -43,7 +43,7 @@ def test_no_feature_sees_the_hidden_relation(umls: FewShotDataset) -> None:
     for facts in ([], [np.insert(task.pairs, 1, task.relation, axis=1)], [other]):
         graph = EvidenceGraph(np.concatenate([triples, *facts]), len(everyone), len(umls.graph.relations))
         evidence = ReferenceEvidence(graph, task.pairs[:3], hidden=task.relation)
-        found.append((evidence.kind_features, evidence.entity_features(everyone), evidence.rules.confidence))
+        found.append((evidence.edge_features, evidence.entity_features(everyone), evidence.rules.confidence))
     for others in found[1:]:
         for expected, features in zip(found[0], others, strict=True):
             assert features == pytest.approx(expected, abs=1e-5)
@@ -53,7 +53,7 @@ def test_no_feature_sees_the_hidden_relation(umls: FewShotDataset) -> None:
 def test_features_do_not_depend_on_company_or_what_was_asked_before(
     umls: FewShotDataset, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hire.systems.path.features.MOST_KEPT", most)
+    monkeypatch.setattr("hire.systems.path.features.MAX_KEPT", most)
     graph = EvidenceGraph.of(umls)
     pairs = umls.split("dev")[0].pairs[:5]
     at_once = ReferenceEvidence(graph, pairs).entity_features(np.arange(100))

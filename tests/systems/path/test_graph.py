@@ -22,7 +22,7 @@ def graph_of(triples: list[tuple[int, int, int]], settings: EvidenceSettings | N
 
 
 def edges_of(triples: list[tuple[int, int, int]], hidden: int | None = None) -> set[tuple[int, int, int]]:
-    """All edges, written down plainly: source, kind, target."""
+    """All edges, written down plainly: source, edge type, target."""
     seen = {triple for triple in triples if triple[1] != hidden}
     return seen | {(tail, relation + RELATIONS, head) for head, relation, tail in seen}
 
@@ -33,41 +33,43 @@ def test_edges_and_counts_are_those_of_plain_loops(triples: list[tuple[int, int,
     graph, edges = graph_of(triples), edges_of(triples, hidden)
     everyone = np.arange(ENTITIES)
     found = graph.leaving(everyone, hidden)
-    assert sorted(zip(found.owners, graph.kinds[found.numbers], graph.targets[found.numbers], strict=True)) == sorted(
+    assert sorted(zip(found.owners, graph.edge_types[found.ids], graph.targets[found.ids], strict=True)) == sorted(
         edges
     )
-    fans = Counter((source, kind) for source, kind, _ in edges)
-    for (owner, number), log_fans in zip(zip(*found, strict=True), graph.log_fans[found.numbers], strict=True):
-        kind, target = int(graph.kinds[number]), int(graph.targets[number])
-        back = (kind + RELATIONS) % (2 * RELATIONS)
-        assert np.exp(log_fans) == pytest.approx([fans[owner, kind], fans[target, back]])
+    fan_outs = Counter((source, edge_type) for source, edge_type, _ in edges)
+    for (owner, edge), log_fan_outs in zip(zip(*found, strict=True), graph.log_fan_outs[found.ids], strict=True):
+        edge_type, target = int(graph.edge_types[edge]), int(graph.targets[edge])
+        back = (edge_type + RELATIONS) % (2 * RELATIONS)
+        assert np.exp(log_fan_outs) == pytest.approx([fan_outs[owner, edge_type], fan_outs[target, back]])
     over = graph.leaving_over(everyone, np.full(ENTITIES, RELATIONS))
-    assert {(int(owner), int(graph.targets[number])) for owner, number in zip(*over, strict=True)} == {
-        (source, target) for source, kind, target in edges_of(triples) if kind == RELATIONS
+    assert {(int(owner), int(graph.targets[edge])) for owner, edge in zip(*over, strict=True)} == {
+        (source, target) for source, edge_type, target in edges_of(triples) if edge_type == RELATIONS
     }
     profiles = graph.profiles(everyone, hidden)
     counts = {
-        (int(owner), int(graph.profile_kinds[number])): int(graph.profile_counts[number])
-        for owner, number in zip(*profiles, strict=True)
+        (int(owner), int(graph.profile_edge_types[entry])): int(graph.profile_counts[entry])
+        for owner, entry in zip(*profiles, strict=True)
     }
-    assert counts == fans
+    assert counts == fan_outs
 
 
 @settings(max_examples=30, deadline=None)
 @given(TRIPLES)
 def test_what_occurs_together(triples: list[tuple[int, int, int]]) -> None:
     graph, edges = graph_of(triples), edges_of(triples)
-    kinds = range(2 * RELATIONS)
-    pairs = {kind: {(source, target) for source, of, target in edges if of == kind} for kind in kinds}
-    sources = {kind: {source for source, _ in pairs[kind]} for kind in kinds}
-    for one in kinds:
-        for other in kinds:
+    edge_types = range(2 * RELATIONS)
+    pairs = {
+        edge_type: {(source, target) for source, of, target in edges if of == edge_type} for edge_type in edge_types
+    }
+    sources = {edge_type: {source for source, _ in pairs[edge_type]} for edge_type in edge_types}
+    for one in edge_types:
+        for other in edge_types:
             if pairs[one] and pairs[other]:
                 cosine = len(pairs[one] & pairs[other]) / np.sqrt(len(pairs[one]) * len(pairs[other]))
                 assert graph.agreement[one, other] == pytest.approx(cosine)
             if sources[one] and one != other:
                 share = len(sources[one] & sources[other]) / len(sources[one])
-                assert graph.company[one, other] == pytest.approx(share * graph.rarity[other], rel=1e-5)
+                assert graph.co_occurrence[one, other] == pytest.approx(share * graph.idf[other], rel=1e-5)
 
 
 def test_of_a_hub_a_sample_is_walked_that_other_relations_do_not_change() -> None:
@@ -77,18 +79,18 @@ def test_of_a_hub_a_sample_is_walked_that_other_relations_do_not_change() -> Non
     graph, larger = (
         EvidenceGraph(triples, 200, 2, settings=limited) for triples in (star, np.concatenate([others, star]))
     )
-    walked = graph.leaving(np.array([0])).numbers
+    walked = graph.leaving(np.array([0])).ids
     assert 5 < len(walked) < 40
-    assert np.exp(graph.log_fans[walked, 0]) == pytest.approx([199] * len(walked))
-    hidden = larger.leaving(np.array([0]), hidden=1).numbers
+    assert np.exp(graph.log_fan_outs[walked, 0]) == pytest.approx([199] * len(walked))
+    hidden = larger.leaving(np.array([0]), hidden=1).ids
     assert larger.targets[hidden].tolist() == graph.targets[walked].tolist()
-    assert len(graph.leaving(np.arange(1, 200)).numbers) == 199  # seen from the other side, nothing is left out
+    assert len(graph.leaving(np.arange(1, 200)).ids) == 199  # seen from the other side, nothing is left out
     assert graph.counts(np.array([0]), 0) == [199]
 
 
 def test_train_facts_are_evidence_only_if_wanted(umls: FewShotDataset) -> None:
     relation = umls.split("train")[0].relation
-    assert EvidenceGraph.of(umls).kind_sizes[relation] == len(umls.split("train")[0].pairs)
-    assert EvidenceGraph.of(umls, EvidenceSettings(train_facts=False)).kind_sizes[relation] == 0
+    assert EvidenceGraph.of(umls).edge_counts[relation] == len(umls.split("train")[0].pairs)
+    assert EvidenceGraph.of(umls, EvidenceSettings(train_facts=False)).edge_counts[relation] == 0
     for task in (*umls.split("dev"), *umls.split("test")):
-        assert EvidenceGraph.of(umls).kind_sizes[task.relation] == 0
+        assert EvidenceGraph.of(umls).edge_counts[task.relation] == 0

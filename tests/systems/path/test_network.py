@@ -18,25 +18,27 @@ def inputs_of(umls: FewShotDataset) -> tuple[torch.Tensor, list[TailInputs], lis
     for task in umls.split("dev"):
         evidence = ReferenceEvidence(graph, task.pairs[:3])
         block = Tails.of(evidence, np.arange(20))
-        features.append(torch.from_numpy(evidence.kind_features))
+        features.append(torch.from_numpy(evidence.edge_features))
         tails.append(block.inputs)
         walked.append(walks(evidence, np.asarray(task.pairs[3:5, 0]), block))
-    return torch.stack(features), tails, walked, graph.kind_count
+    return torch.stack(features), tails, walked, graph.edge_type_count
 
 
 def test_tasks_are_scored_together_as_alone(umls: FewShotDataset) -> None:
-    features, tails, walked, kinds = inputs_of(umls)
+    features, tails, walked, edge_types = inputs_of(umls)
     network = path_network().eval()
-    together = network(features, TailInputs.joined(tails, kinds), Walks.joined(walked, [20, 20], kinds))
+    together = network(features, TailInputs.joined(tails, edge_types), Walks.joined(walked, [20, 20], edge_types))
     alone = [network(features[i : i + 1], tails[i], walked[i]) for i in range(2)]
     assert together.shape == (2, 80)
     assert torch.allclose(together, torch.cat(alone, dim=1), atol=1e-4)
 
 
 def test_every_parameter_is_learned(umls: FewShotDataset) -> None:
-    features, tails, walked, kinds = inputs_of(umls)
+    features, tails, walked, edge_types = inputs_of(umls)
     network = path_network()
-    network(features, TailInputs.joined(tails, kinds), Walks.joined(walked, [20, 20], kinds)).square().sum().backward()
+    network(
+        features, TailInputs.joined(tails, edge_types), Walks.joined(walked, [20, 20], edge_types)
+    ).square().sum().backward()
     for name, parameter in network.named_parameters():
         assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
 

@@ -14,11 +14,11 @@ from tests.systems.path.test_graph import ENTITIES, RELATIONS, TRIPLES, graph_of
 EVERYONE = np.arange(ENTITIES)
 
 
-def edges_with_fans(graph: EvidenceGraph, hidden: int | None = None) -> set[tuple[float, ...]]:
+def edges_with_fan_outs(graph: EvidenceGraph, hidden: int | None = None) -> set[tuple[float, ...]]:
     edges = graph.leaving(EVERYONE, hidden)
-    fans = np.exp(graph.log_fans_of(edges.numbers)).round(3).tolist()
-    columns = edges.owners.tolist(), graph.kinds[edges.numbers].tolist(), graph.targets[edges.numbers].tolist()
-    return {(*edge, *of_edge) for *edge, of_edge in zip(*columns, fans, strict=True)}
+    fan_outs = np.exp(graph.log_fan_outs_of(edges.ids)).round(3).tolist()
+    columns = edges.owners.tolist(), graph.edge_types[edges.ids].tolist(), graph.targets[edges.ids].tolist()
+    return {(*edge, *of_edge) for *edge, of_edge in zip(*columns, fan_outs, strict=True)}
 
 
 @settings(max_examples=50, deadline=None)
@@ -31,27 +31,27 @@ def test_it_is_the_graph_without_the_facts(triples: list[tuple[int, int, int]], 
     reduced = ReducedGraph(graph_of(triples), np.array(gone))
     rebuilt = graph_of([fact for fact in facts if fact not in gone])
     for hidden in (None, 1):
-        assert edges_with_fans(reduced, hidden) == edges_with_fans(rebuilt, hidden)
+        assert edges_with_fan_outs(reduced, hidden) == edges_with_fan_outs(rebuilt, hidden)
     assert reduced.degrees_of(EVERYONE).tolist() == rebuilt.degrees.tolist()
-    for kind in range(2 * RELATIONS):
-        assert reduced.counts(EVERYONE, kind).tolist() == rebuilt.counts(EVERYONE, kind).tolist()
-        over = [graph.leaving_over(EVERYONE, kind) for graph in (reduced, rebuilt)]
+    for edge_type in range(2 * RELATIONS):
+        assert reduced.counts(EVERYONE, edge_type).tolist() == rebuilt.counts(EVERYONE, edge_type).tolist()
+        over = [graph.leaving_over(EVERYONE, edge_type) for graph in (reduced, rebuilt)]
         assert over[0].owners.tolist() == over[1].owners.tolist()
     ours, theirs = (graph.profiles(EVERYONE) for graph in (reduced, rebuilt))
     assert ours.owners.tolist() == theirs.owners.tolist()
-    assert reduced.profile_kinds[ours.numbers].tolist() == rebuilt.profile_kinds[theirs.numbers].tolist()
-    assert reduced.entry_counts(ours.numbers).tolist() == rebuilt.profile_counts[theirs.numbers].tolist()
+    assert reduced.profile_edge_types[ours.ids].tolist() == rebuilt.profile_edge_types[theirs.ids].tolist()
+    assert reduced.entry_counts(ours.ids).tolist() == rebuilt.profile_counts[theirs.ids].tolist()
 
 
 def test_of_a_hub_facts_are_left_out_that_have_no_edge() -> None:
     hub = np.array([(0, 0, tail) for tail in range(1, 1_000)])
     graph = EvidenceGraph(hub, 1_000, 1)
-    walked = graph.targets[graph.leaving(np.array([0])).numbers]
+    walked = graph.targets[graph.leaving(np.array([0])).ids]
     unwalked = np.setdiff1d(np.arange(1, 1_000), walked)[0]
     reduced = ReducedGraph(graph, np.array([(0, 0, unwalked), (0, 0, walked[0])]))
     assert reduced.degrees_of(np.array([0])) == 997
-    assert reduced.targets[reduced.leaving(np.array([0])).numbers].tolist() == walked[1:].tolist()
-    assert len(reduced.leaving(np.array([unwalked])).numbers) == 0
+    assert reduced.targets[reduced.leaving(np.array([0])).ids].tolist() == walked[1:].tolist()
+    assert len(reduced.leaving(np.array([unwalked])).ids) == 0
 
 
 @pytest.mark.parametrize("at_reference", [False, True])
@@ -81,9 +81,9 @@ def test_references_that_lose_facts_are_read_anew(umls: FewShotDataset, number: 
     found = evidence.without(facts[:: len(facts) // number][:number])
     anew = ReferenceEvidence(found.graph, references)
     everyone = np.arange(graph.entity_count)
-    assert (found.kind_features != evidence.kind_features).any()
+    assert (found.edge_features != evidence.edge_features).any()
     for part, expected in (
-        (found.kind_features, anew.kind_features),
+        (found.edge_features, anew.edge_features),
         (found.summary, anew.summary),
         (found.entity_features(everyone), anew.entity_features(everyone)),
     ):
@@ -96,13 +96,13 @@ def test_a_tuple_is_no_longer_shared_without_its_fact(umls: FewShotDataset) -> N
     references = np.asarray(umls.split("dev")[0].pairs[:1])
     evidence = ReferenceEvidence(graph, references)
     edges = graph.leaving(references[:, 1])
-    outgoing = edges.numbers[graph.kinds[edges.numbers] < graph.relation_count]
-    back = graph.leaving_over(graph.targets[outgoing], graph.inverse(graph.kinds[outgoing]))
-    others = np.flatnonzero(~np.isin(graph.targets[back.numbers], references))
-    edge, entity = outgoing[back.owners[others[0]]], graph.targets[back.numbers[others[:1]]]
-    fact = np.array([(entity[0], graph.kinds[edge], graph.targets[edge])])
+    outgoing = edges.ids[graph.edge_types[edges.ids] < graph.relation_count]
+    back = graph.leaving_over(graph.targets[outgoing], graph.inverse(graph.edge_types[outgoing]))
+    others = np.flatnonzero(~np.isin(graph.targets[back.ids], references))
+    edge, entity = outgoing[back.owners[others[0]]], graph.targets[back.ids[others[:1]]]
+    fact = np.array([(entity[0], graph.edge_types[edge], graph.targets[edge])])
     column = FEATURE["shares with the tails, best"]
-    rarity = graph.tuple_rarity(edges.numbers)
-    lost = graph.tuple_rarity(edge[None]) / rarity.sum()
+    idf = graph.tuple_idf(edges.ids)
+    lost = graph.tuple_idf(edge[None]) / idf.sum()
     before, after = (of.entity_features(entity)[0, column] for of in (evidence, evidence.without(fact)))
     assert before - after == pytest.approx(lost[0], abs=1e-5)

@@ -63,8 +63,8 @@ def test_training_goes_on_where_it_was_left(umls: FewShotDataset, trainer: PathT
 def test_negatives_are_false_and_stand_for_all_others(umls: FewShotDataset, trainer: PathTrainer) -> None:
     tasks = trainer.tasks
     generator = np.random.default_rng(0)
-    for number, task in enumerate(tasks.tasks[:8]):
-        drawn = tasks.draw(generator, number)
+    for index, task in enumerate(tasks.tasks[:8]):
+        drawn = tasks.draw(generator, index)
         pairs = {(int(head), int(tail)) for head, tail in task.pairs}
         for head, tails, weights in zip(drawn.heads, drawn.tails, drawn.stands_for, strict=True):
             assert (int(head), int(tails[0])) in pairs

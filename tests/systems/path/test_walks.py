@@ -7,34 +7,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hire.data.dataset import FewShotDataset
-from hire.systems.path.features import KIND_FEATURES, ReferenceEvidence
+from hire.systems.path.features import EDGE_FEATURES, ReferenceEvidence
 from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.settings import EvidenceSettings
 from hire.systems.path.walks import HOPS, PAIR_FEATURES, TailInputs, Tails, Walks, walks
 from tests.systems.path.test_graph import ENTITIES, TRIPLES, edges_of, graph_of
 
-Path = tuple[tuple[int, ...], tuple[int, ...]]  # kinds, and the entities before each
+Path = tuple[tuple[int, ...], tuple[int, ...]]  # edge types, and the entities before each
 
 
 def paths_of(walked: Walks, query: int, pair: int) -> set[Path]:
     """All walks from a query's head to a pair's tail, whether they wait or not."""
     found: set[Path] = set()
 
-    def back(hop: int, place: int, kinds: tuple[int, ...], entities: tuple[int, ...]) -> None:
+    def back(hop: int, position: int, edge_types: tuple[int, ...], entities: tuple[int, ...]) -> None:
         if hop < 0:
-            if place == query:
-                found.add((kinds, entities))
+            if position == query:
+                found.add((edge_types, entities))
             return
         layer = walked.layers[hop]
-        if walked.stays[hop][place] >= 0:
-            back(hop - 1, int(walked.stays[hop][place]), kinds, entities)
-        for edge in (layer.targets == place).nonzero()[:, 0].tolist():
+        if walked.stays[hop][position] >= 0:
+            back(hop - 1, int(walked.stays[hop][position]), edge_types, entities)
+        for edge in (layer.targets == position).nonzero()[:, 0].tolist():
             source = int(layer.sources[edge])
-            entity = int(walked.numbers[hop][source])
-            back(hop - 1, source, (int(layer.kinds[edge]), *kinds), (entity, *entities))
+            entity = int(walked.nodes[hop][source])
+            back(hop - 1, source, (int(layer.edge_types[edge]), *edge_types), (entity, *entities))
 
-    for place in (walked.reached == pair).nonzero()[:, 0].tolist():
-        back(HOPS - 1, place, (), ())
+    for position in (walked.reached == pair).nonzero()[:, 0].tolist():
+        back(HOPS - 1, position, (), ())
     return found
 
 
@@ -42,13 +42,13 @@ def plain_paths(edges: set[tuple[int, int, int]], head: int, tail: int) -> set[P
     """The same, written down plainly."""
     found: set[Path] = set()
 
-    def on(entity: int, kinds: tuple[int, ...], entities: tuple[int, ...]) -> None:
+    def on(entity: int, edge_types: tuple[int, ...], entities: tuple[int, ...]) -> None:
         if entity == tail:
-            found.add((kinds, entities))
-        if len(kinds) < HOPS:
-            for source, kind, target in edges:
+            found.add((edge_types, entities))
+        if len(edge_types) < HOPS:
+            for source, edge_type, target in edges:
                 if source == entity:
-                    on(target, (*kinds, kind), (*entities, entity))
+                    on(target, (*edge_types, edge_type), (*entities, entity))
 
     on(head, (), ())
     return found
@@ -76,9 +76,11 @@ def test_walks_are_all_paths_of_three_hops_or_fewer(triples: list[tuple[int, int
             assert features["links"] == pytest.approx(np.log1p(len(links)))
             rules = [
                 (evidence.rules.support[i], evidence.rules.confidence[i])
-                for kinds, _ in plain
-                if len(kinds) == 2
-                for i in np.flatnonzero(evidence.rules.keys == kinds[0] * evidence.graph.kind_count + kinds[1])
+                for edge_types, _ in plain
+                if len(edge_types) == 2
+                for i in np.flatnonzero(
+                    evidence.rules.keys == edge_types[0] * evidence.graph.edge_type_count + edge_types[1]
+                )
             ]
             assert features["rule support"] == pytest.approx(max([support for support, _ in rules], default=0))
             assert np.sinh(features["rule confidence, sum"]) == pytest.approx(
@@ -94,8 +96,8 @@ def test_chosen_tails_are_seen_as_among_all(umls: FewShotDataset) -> None:
     everything = walks(evidence, heads, block)
     chosen = np.array([[3, 9], [9, 39], [0, 1]])
     some = walks(evidence, heads, block, chosen)
-    places = (np.arange(3)[:, None] * 40 + chosen).ravel()
-    assert torch.equal(some.pairs, everything.pairs[torch.from_numpy(places)])
+    positions = (np.arange(3)[:, None] * 40 + chosen).ravel()
+    assert torch.equal(some.pairs, everything.pairs[torch.from_numpy(positions)])
 
 
 def test_tasks_behind_one_another_keep_their_walks() -> None:
@@ -105,14 +107,14 @@ def test_tasks_behind_one_another_keep_their_walks() -> None:
         evidence = ReferenceEvidence(graph, np.array(pairs))
         blocks.append(Tails.of(evidence, np.array([1, 2, ENTITIES - 1, 5, 6])))  # one is reached by nothing
         parts.append(walks(evidence, np.array([0, 4]), blocks[-1]))
-    both = Walks.joined(parts, [5, 5], graph.kind_count)
+    both = Walks.joined(parts, [5, 5], graph.edge_type_count)
     assert both.tails.tolist() == [*range(5), *range(5), *range(5, 10), *range(5, 10)]
-    inputs = TailInputs.joined([block.inputs for block in blocks], graph.kind_count)
+    inputs = TailInputs.joined([block.inputs for block in blocks], graph.edge_type_count)
     assert len(inputs.features) == 10 and inputs.profile_owners.max() == 9
     for pair in range(10):
         moved = {
-            (tuple(kind - graph.kind_count for kind in kinds), entities)
-            for kinds, entities in paths_of(both, 2 + pair // 5, 10 + pair)
+            (tuple(edge_type - graph.edge_type_count for edge_type in edge_types), entities)
+            for edge_types, entities in paths_of(both, 2 + pair // 5, 10 + pair)
         }
         assert moved == paths_of(parts[1], pair // 5, pair)
 
@@ -124,11 +126,11 @@ def test_a_hub_is_reached_but_not_passed_by_the_middle_hop() -> None:
     walked = walks(evidence, np.array([0]), Tails.of(evidence, np.array([2, 3])))
     assert ((0, 1), (0, 4)) in paths_of(walked, 0, 0)  # over the hub to 2
     assert not paths_of(walked, 0, 1)  # over the hub and on to 3
-    assert not evidence.kind_features[:, KIND_FEATURES.index("middle of three")].any()
+    assert not evidence.edge_features[:, EDGE_FEATURES.index("middle of three")].any()
 
 
 def test_an_entity_without_edges_is_reached_by_nothing() -> None:
     evidence = ReferenceEvidence(graph_of([(0, 0, 1)]), np.array([(0, 1)]))
     walked = walks(evidence, np.array([ENTITIES - 1]), Tails.of(evidence, np.array([ENTITIES - 2])))
-    assert not len(walked.layers[-1].kinds)
+    assert not len(walked.layers[-1].edge_types)
     assert not len(walked.reached) and not len(walked.stays[-1])

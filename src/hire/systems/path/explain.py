@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hire.systems.evidence import Evidence, Rule, SharedTuple, SimilarReference, strongest_first
 from hire.systems.path.features import HEAD, TAIL, ReferenceEvidence
-from hire.systems.path.model import PathModel, PathRelation
+from hire.systems.path.model import PathModel, PathState
 from hire.systems.path.walks import HOPS, Layer, TailInputs, Tails, Walks, walks
 from hire.util.arrays import IntArray, expand_rows, row_offsets
 
@@ -20,19 +20,19 @@ PATHS_AT_ONCE = 20_000  # of the walks between two hubs, those with the largest 
 REMOVALS_AT_ONCE = 32  # bounds the memory of measuring many rules
 NOTICEABLE = 0.005  # a smaller loss of the score is not told: with two decimals it would be 0.00
 Floats = NDArray[Any]  # float64, which numpy's own types lose sight of
-Kinds = tuple[int, ...]  # of the edges of a path
-Entities = tuple[int, ...]  # on a path, from head to tail
+EdgeTypes = tuple[int, ...]  # of the edges of a path
+Nodes = tuple[int, ...]  # on a path, from head to tail
 
 
 class _Paths(NamedTuple):
     """Paths between a head and a tail; what a path of fewer hops does not need is -1."""
 
-    kinds: NDArray[np.int64]  # [paths, HOPS]
+    edge_types: NDArray[np.int64]  # [paths, HOPS]
     entities: NDArray[np.int64]  # [paths, HOPS + 1]: the head, what lies between, and in the last column the tail
-    facts: NDArray[np.int64]  # [paths, HOPS]: the place of each edge's fact among the gradients
+    facts: NDArray[np.int64]  # [paths, HOPS]: the position of each edge's fact among the gradients
 
 
-def explain_path(model: PathModel, relation: PathRelation, head: int, tail: int, *, most: int = 10) -> Evidence:
+def explain_path(model: PathModel, relation: PathState, head: int, tail: int, *, most: int = 10) -> Evidence:
     """Why a tail has the score it has: at most so many rules, paths of each, and shared tuples.
 
     The weight of a rule is what the score loses when the facts on its paths, those that are listed, are taken out of
@@ -47,11 +47,11 @@ def explain_path(model: PathModel, relation: PathRelation, head: int, tail: int,
     rules = _rules(paths, gradients, most)
     shared = shared_tuples(evidence, tail)[:most]
     removals = [_path_facts(evidence, *rule) for rule in rules]
-    removals += [_facts(evidence, np.array([(tail, each.kind, each.entity)])) for each in shared]
-    score, weights = _weights(model, relation, head, tail, removals, walked.numbers[1])
+    removals += [_facts(evidence, np.array([(tail, each.edge_type, each.entity)])) for each in shared]
+    score, weights = _weights(model, relation, head, tail, removals, walked.nodes[1])
     of_rules = [
-        Rule(kinds, count_support(evidence, kinds), len(evidence.pairs), weight, tuple(paths))
-        for (kinds, paths), weight in zip(rules, weights[: len(rules)], strict=True)
+        Rule(edge_types, count_support(evidence, edge_types), len(evidence.pairs), weight, tuple(paths))
+        for (edge_types, paths), weight in zip(rules, weights[: len(rules)], strict=True)
         if weight
     ]
     of_tail = [
@@ -60,10 +60,10 @@ def explain_path(model: PathModel, relation: PathRelation, head: int, tail: int,
     return Evidence(score, strongest_first(of_rules), strongest_first(of_tail), _most_similar(evidence, head, block))
 
 
-def _gradients(model: PathModel, relation: PathRelation, block: Tails, walked: Walks) -> list[NDArray[np.float32]]:
+def _gradients(model: PathModel, relation: PathState, block: Tails, walked: Walks) -> list[NDArray[np.float32]]:
     """The derivative of the score of the one pair by each edge's share in it, hop by hop."""
     counted = [
-        torch.ones(len(layer.kinds), device=relation.weights[0][0].device, requires_grad=True)
+        torch.ones(len(layer.edge_types), device=relation.weights[0][0].device, requires_grad=True)
         for layer in walked.layers
     ]
     with torch.enable_grad():
@@ -83,19 +83,21 @@ def _fact_gradients(
     A fact may be walked in several hops and in both directions.
     """
     keys = []
-    ends = (*walked.numbers[1:], np.full(len(walked.reached), tail))
-    for layer, before, after in zip(walked.layers, walked.numbers, ends, strict=True):
-        edges = np.stack([before[layer.sources.numpy()], layer.kinds.numpy(), after[layer.targets.numpy()]], axis=1)
+    ends = (*walked.nodes[1:], np.full(len(walked.reached), tail))
+    for layer, before, after in zip(walked.layers, walked.nodes, ends, strict=True):
+        edges = np.stack(
+            [before[layer.sources.numpy()], layer.edge_types.numpy(), after[layer.targets.numpy()]], axis=1
+        )
         heads, relations, tails = _facts(evidence, edges).T
         keys.append((heads * evidence.graph.relation_count + relations) * evidence.graph.entity_count + tails)
-    facts, places = np.unique(np.concatenate(keys), return_inverse=True)
-    sums = np.bincount(places, np.concatenate(gradients), minlength=len(facts))
-    return np.split(places, np.cumsum([len(of_hop) for of_hop in keys[:-1]])), sums
+    facts, positions = np.unique(np.concatenate(keys), return_inverse=True)
+    sums = np.bincount(positions, np.concatenate(gradients), minlength=len(facts))
+    return np.split(positions, np.cumsum([len(of_hop) for of_hop in keys[:-1]])), sums
 
 
-def _rules(paths: _Paths, gradients: Floats, most: int) -> list[tuple[Kinds, list[Entities]]]:
-    """The rules on which the score hangs most, by its gradient, as kinds of edges, and the main paths of each."""
-    rules, owners = np.unique(_keys(paths.kinds), return_inverse=True)
+def _rules(paths: _Paths, gradients: Floats, most: int) -> list[tuple[EdgeTypes, list[Nodes]]]:
+    """The rules on which the score hangs most, by its gradient, as edge types, and the main paths of each."""
+    rules, owners = np.unique(_keys(paths.edge_types), return_inverse=True)
     of_paths = np.append(gradients, 0)[paths.facts].sum(axis=1)
     order = np.lexsort([-np.abs(of_paths), owners])
     order = order[np.arange(len(order)) - row_offsets(owners, len(rules))[owners[order]] < most]
@@ -106,36 +108,36 @@ def _rules(paths: _Paths, gradients: Floats, most: int) -> list[tuple[Kinds, lis
     found = []
     for rule in _strongest(losses, most):
         own = order[owners[order] == rule]
-        length = int((paths.kinds[own[0]] >= 0).sum())
+        length = int((paths.edge_types[own[0]] >= 0).sum())
         ways = np.delete(paths.entities[own], slice(length, HOPS), axis=1)
-        found.append((tuple(paths.kinds[own[0], :length].tolist()), [tuple(way) for way in ways.tolist()]))
+        found.append((tuple(paths.edge_types[own[0], :length].tolist()), [tuple(way) for way in ways.tolist()]))
     return found
 
 
 def _strongest(weights: Floats, most: int) -> NDArray[np.int64]:
-    """The places of the largest weights, a third of them below zero if there are so many."""
+    """The positions of the largest weights, a third of them below zero if there are so many."""
     order = np.argsort(-np.abs(weights), kind="stable")
     above, below = order[weights[order] >= 0], order[weights[order] < 0]
     against = min(len(below), max(most // 3, most - len(above)))
     return np.concatenate([above[: most - against], below[:against]])
 
 
-def _path_facts(evidence: ReferenceEvidence, kinds: Kinds, paths: list[Entities]) -> IntArray:
-    """The facts on some paths over the same kinds of edges, [n, 3]."""
-    edges = [edge for path in paths for edge in zip(path[:-1], kinds, path[1:], strict=True)]
+def _path_facts(evidence: ReferenceEvidence, edge_types: EdgeTypes, paths: list[Nodes]) -> IntArray:
+    """The facts on some paths over the same edge types, [n, 3]."""
+    edges = [edge for path in paths for edge in zip(path[:-1], edge_types, path[1:], strict=True)]
     return _facts(evidence, np.array(edges))
 
 
 def _facts(evidence: ReferenceEvidence, edges: IntArray) -> IntArray:
-    """Edges, source, kind and target of each, as facts [n, 3] of head, relation and tail."""
-    sources, kinds, targets = edges.T
-    backwards = kinds >= evidence.graph.relation_count
+    """Edges, source, edge type and target of each, as facts [n, 3] of head, relation and tail."""
+    sources, edge_types, targets = edges.T
+    backwards = edge_types >= evidence.graph.relation_count
     heads, tails = np.where(backwards, targets, sources), np.where(backwards, sources, targets)
-    return np.stack([heads, kinds % evidence.graph.relation_count, tails], axis=1)
+    return np.stack([heads, edge_types % evidence.graph.relation_count, tails], axis=1)
 
 
 def _weights(
-    model: PathModel, relation: PathRelation, head: int, tail: int, removals: list[IntArray], near: IntArray
+    model: PathModel, relation: PathState, head: int, tail: int, removals: list[IntArray], near: IntArray
 ) -> tuple[float, list[float]]:
     """The score of a pair, and what it loses without each of some sets of facts; near are the head's neighbors."""
     evidence = relation.evidence
@@ -154,29 +156,29 @@ def _weights(
 
 @torch.no_grad()
 def _scores(
-    model: PathModel, relation: PathRelation, head: int, tail: int, evidence: list[ReferenceEvidence]
+    model: PathModel, relation: PathState, head: int, tail: int, evidence: list[ReferenceEvidence]
 ) -> torch.Tensor:
     """The scores of a pair by different evidence, as so many tasks at once."""
     blocks = [Tails.of(each, np.array([tail])) for each in evidence]
     walked = [walks(each, np.array([head]), block) for each, block in zip(evidence, blocks, strict=True)]
-    kind_count = relation.evidence.graph.kind_count
+    edge_type_count = relation.evidence.graph.edge_type_count
     return model.pair_scores(
-        replace(relation, weights=_kind_weights(model, relation, evidence)),
-        replace(blocks[0], inputs=TailInputs.joined([block.inputs for block in blocks], kind_count)),
-        Walks.joined(walked, [1] * len(blocks), kind_count),
+        replace(relation, weights=_edge_type_weights(model, relation, evidence)),
+        replace(blocks[0], inputs=TailInputs.joined([block.inputs for block in blocks], edge_type_count)),
+        Walks.joined(walked, [1] * len(blocks), edge_type_count),
     )
 
 
-def _kind_weights(
-    model: PathModel, relation: PathRelation, evidence: list[ReferenceEvidence]
+def _edge_type_weights(
+    model: PathModel, relation: PathState, evidence: list[ReferenceEvidence]
 ) -> list[list[torch.Tensor]]:
-    """The weights of each kind of edge for all evidence behind one another, of each member."""
+    """The weights of each edge type for all evidence behind one another, of each member."""
     found = []
     for member, known in zip(model.network.members, relation.weights, strict=True):
         parts = [
             known
-            if each.kind_features is relation.evidence.kind_features
-            else member.weigh(torch.from_numpy(each.kind_features).to(known[0].device))
+            if each.edge_features is relation.evidence.edge_features
+            else member.weigh(torch.from_numpy(each.edge_features).to(known[0].device))
             for each in evidence
         ]
         found.append([torch.cat(of_hop) for of_hop in zip(*parts, strict=True)])
@@ -185,7 +187,7 @@ def _kind_weights(
 
 def _paths(walked: Walks, head: int, tail: int, facts: list[NDArray[np.int64]], gradients: Floats) -> _Paths:
     """The walks of one pair, found from the last hop to the first, that pass no entity twice."""
-    ends = np.arange(len(walked.reached))  # one place, or none
+    ends = np.arange(len(walked.reached))  # one position, or none
     total = np.zeros(len(ends))
     found = _Paths(*(np.full((len(ends), width), -1) for width in (HOPS, HOPS + 1, HOPS)))
     found.entities[:, HOPS] = tail
@@ -197,24 +199,24 @@ def _paths(walked: Walks, head: int, tail: int, facts: list[NDArray[np.int64]], 
         best = np.argsort(-np.abs(total), kind="stable")[:PATHS_AT_ONCE]
         edges, ends, total, moves = edges[best], ends[best], total[best], moves[best]
         found = _Paths(*(part[owners[best]] for part in found))
-        found.kinds[moves, hop] = walked.layers[hop].kinds.numpy()[edges[moves]]
-        found.entities[moves, hop] = walked.numbers[hop][ends[moves]]
+        found.edge_types[moves, hop] = walked.layers[hop].edge_types.numpy()[edges[moves]]
+        found.entities[moves, hop] = walked.nodes[hop][ends[moves]]
         found.facts[moves, hop] = facts[hop][edges[moves]]
     return _simple(found, head, tail)
 
 
 def _simple(paths: _Paths, head: int, tail: int) -> _Paths:
     """The distinct paths that pass no entity twice: walks that wait somewhere differ only in where."""
-    order = np.argsort(paths.kinds < 0, axis=1, kind="stable")  # hops first, waiting last
-    kinds, facts = (np.take_along_axis(part, order, axis=1) for part in (paths.kinds, paths.facts))
+    order = np.argsort(paths.edge_types < 0, axis=1, kind="stable")  # hops first, waiting last
+    edge_types, facts = (np.take_along_axis(part, order, axis=1) for part in (paths.edge_types, paths.facts))
     entities = np.append(np.take_along_axis(paths.entities, order, axis=1), paths.entities[:, HOPS:], axis=1)
     inner = entities[:, 1:HOPS]
     apart = (inner[:, 0] != inner[:, 1]) | (inner[:, 1] < 0)
-    simple = np.flatnonzero((kinds[:, 0] >= 0) & ~np.isin(inner, [head, tail]).any(axis=1) & apart)
-    keys = np.stack([_keys(inner[simple]), _keys(kinds[simple])])
+    simple = np.flatnonzero((edge_types[:, 0] >= 0) & ~np.isin(inner, [head, tail]).any(axis=1) & apart)
+    keys = np.stack([_keys(inner[simple]), _keys(edge_types[simple])])
     order = np.lexsort(keys)
     distinct = simple[order[np.diff(keys[:, order], prepend=-1).any(axis=0)]]
-    return _Paths(*(part[distinct] for part in (kinds, entities, facts)))
+    return _Paths(*(part[distinct] for part in (edge_types, entities, facts)))
 
 
 def _keys(columns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -226,11 +228,11 @@ def _keys(columns: NDArray[np.int64]) -> NDArray[np.int64]:
 def _ways_back(
     layer: Layer, stays: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """All ways to have come to some places: of which, over which edge (-1 for staying), and from where."""
+    """All ways to have come to some positions: of which, over which edge (-1 for staying), and from where."""
     targets = layer.targets.numpy()
     order = np.argsort(targets, kind="stable")
-    numbers, owners = expand_rows(row_offsets(targets, len(stays)), ends)
-    edges = order[numbers]
+    positions, owners = expand_rows(row_offsets(targets, len(stays)), ends)
+    edges = order[positions]
     staying = np.flatnonzero(stays[ends] >= 0)
     return (
         np.concatenate([owners, staying]),
@@ -239,39 +241,42 @@ def _ways_back(
     )
 
 
-def count_support(evidence: ReferenceEvidence, kinds: tuple[int, ...]) -> int:
-    """How many references a path over some kinds of edges links, not by way of head or tail themselves."""
+def count_support(evidence: ReferenceEvidence, edge_types: tuple[int, ...]) -> int:
+    """How many references a path over some edge types links, not by way of head or tail themselves."""
     graph, support = evidence.graph, 0
     for head, tail in evidence.pairs:
         reached = np.array([head])
-        for hop, kind in enumerate(kinds):
-            reached = np.unique(graph.targets[graph.leaving_over(reached, kind).numbers])
-            if hop < len(kinds) - 1:
+        for hop, edge_type in enumerate(edge_types):
+            reached = np.unique(graph.targets[graph.leaving_over(reached, edge_type).ids])
+            if hop < len(edge_types) - 1:
                 reached = reached[(reached != head) & (reached != tail)]
         support += bool((reached == tail).any())
     return support
 
 
 def shared_tuples(evidence: ReferenceEvidence, tail: int) -> list[SharedTuple]:
-    """The neighbourhood tuples that a tail shares with other reference tails, those that are rare at these first."""
+    """The neighborhood tuples that a tail shares with other reference tails, those that are rare at these first."""
     ours = set(_tuples(evidence, tail)[0])
     weights: dict[tuple[int, int], list[float]] = defaultdict(list)
     for other in evidence.pairs[evidence.pairs[:, TAIL] != tail, TAIL]:
-        tuples, rarity = _tuples(evidence, int(other))
-        for each, rare in zip(tuples, rarity, strict=True):
+        tuples, idf = _tuples(evidence, int(other))
+        for each, rare in zip(tuples, idf, strict=True):
             if each in ours:
-                weights[each].append(float(rare / rarity.sum()))
+                weights[each].append(float(rare / idf.sum()))
     shots = len(evidence.pairs)
     found = [
-        SharedTuple(kind, entity, len(parts), shots, sum(parts) / shots) for (kind, entity), parts in weights.items()
+        SharedTuple(edge_type, entity, len(parts), shots, sum(parts) / shots)
+        for (edge_type, entity), parts in weights.items()
     ]
-    return sorted(found, key=lambda shared: (-shared.weight, shared.kind, shared.entity))
+    return sorted(found, key=lambda shared: (-shared.weight, shared.edge_type, shared.entity))
 
 
 def _tuples(evidence: ReferenceEvidence, entity: int) -> tuple[list[tuple[int, int]], NDArray[np.float32]]:
     graph = evidence.graph
-    edges = graph.leaving(np.array([entity]), evidence.hidden).numbers
-    return list(zip(graph.kinds[edges].tolist(), graph.targets[edges].tolist(), strict=True)), graph.tuple_rarity(edges)
+    edges = graph.leaving(np.array([entity]), evidence.hidden).ids
+    return list(zip(graph.edge_types[edges].tolist(), graph.targets[edges].tolist(), strict=True)), graph.tuple_idf(
+        edges
+    )
 
 
 def _most_similar(evidence: ReferenceEvidence, head: int, block: Tails) -> SimilarReference:

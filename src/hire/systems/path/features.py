@@ -1,4 +1,4 @@
-"""What a few references say in the light of the graph: of each kind of edge, of two-hop rules, and of any entity."""
+"""What the graph says about a few references: features of each edge type, two-hop rules, and features of any entity."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from numpy.typing import NDArray
 
 from hire.systems.path.graph import Edges, EvidenceGraph
 from hire.systems.path.reduced import ReducedGraph
-from hire.systems.path.rules import PATH_FIGURES, PairPaths, Rules, paths_between
+from hire.systems.path.rules import PATH_FEATURES, PairPaths, Rules, paths_between
 from hire.util.arrays import FloatArray, IntArray, expand_rows, positions_in
 
-KIND_FEATURES = (  # of each kind of edge
-    "head similarity",  # of the entities it leaves to the reference heads, by the kinds of edges they have
-    "tail similarity",  # of the entities it leads to, to the reference tails
-    "head types",  # share of the types of the reference heads among the entities it leaves
+EDGE_FEATURES = (  # of each edge type
+    "head similarity",  # between its sources and the reference heads, by profile
+    "tail similarity",  # between its targets and the reference tails
+    "head types",  # share of its sources that have a type of the reference heads
     "tail types",
-    *PATH_FIGURES,
-    "agreement",  # with the kinds that link the references
+    *PATH_FEATURES,
+    "agreement",  # with the edge types that link the references
     "size",
-    "fan out",
-    "fan in",
+    "fan-out",
+    "fan-in",
 )
-ENTITY_FEATURES = (  # of an entity; the same of heads and tails
+ENTITY_FEATURES = (  # of an entity, whether it is a head or a tail
     "is a tail",
-    "like the tails, mean",  # cosine of the profiles: the kinds of edges that leave the entity
+    "like the tails, mean",  # cosine of the profiles: the edge types that leave an entity
     "like the tails, best",
-    "shares with the tails, mean",  # the part of a tail's neighbourhood tuples, by rarity, that the entity has too
+    "shares with the tails, mean",  # the share of a tail's neighborhood tuples, by idf, that the entity has too
     "shares with the tails, best",
     "has the tails' types",
     "is a head",
@@ -40,7 +40,7 @@ ENTITY_FEATURES = (  # of an entity; the same of heads and tails
     "shares with the heads, best",
     "has the heads' types",
     "degree",
-    "popularity",  # as a tail of relations that are like the one of the references
+    "popularity",  # as a tail of relations that are similar to that of the references
 )
 TASK_FEATURES = (  # of the references as a whole
     "references",
@@ -57,16 +57,16 @@ TASK_FEATURES = (  # of the references as a whole
 )
 FEATURE = {name: column for column, name in enumerate(ENTITY_FEATURES)}
 HEAD, TAIL = 0, 1
-MOST_KEPT = 50_000  # entities whose features are kept
-OF_REFERENCES = (  # what is found out but once, and has to be again where the facts of a reference have changed
-    "kind_features",
+MAX_KEPT = 50_000  # entities whose features are kept
+RECOMPUTED = (  # cached attributes that are computed again if the facts of a reference have changed
+    "edge_features",
     "summary",
     "_profiles",
     "_profile_columns",
     "_shares",
-    "_similar_kinds",
+    "_similar_edge_types",
     "_popularity",
-    "_log_fans",
+    "_log_fan_outs",
 )
 
 
@@ -77,25 +77,27 @@ class ReferenceEvidence:
         self.graph = graph
         self.pairs = np.asarray(pairs, np.int64)
         self.hidden = hidden
-        self._computed = _nothing_computed()  # entities, and the features of each
-        self._read([paths_between(graph, int(head), int(tail), hidden) for head, tail in self.pairs])
+        self._computed = _no_features()  # entities, and the features of each one
+        self._set_paths([paths_between(graph, int(head), int(tail), hidden) for head, tail in self.pairs])
 
-    def _read(self, paths: list[PairPaths]) -> None:
-        """Take in the paths of each reference."""
+    def _set_paths(self, paths: list[PairPaths]) -> None:
+        """Compute rules and path features from the paths of each reference."""
         self._paths = paths
         self.rules = Rules.of(paths)
-        self._figures = np.stack([of_one.figures for of_one in paths]).mean(axis=0)  # [figures, kinds]
-        self._linked = np.stack([of_one.linked for of_one in paths]).mean(axis=0)  # [3]
+        self._path_features = np.stack([of_pair.features for of_pair in paths]).mean(
+            axis=0
+        )  # [path features, edge types]
+        self._linked = np.stack([of_pair.linked for of_pair in paths]).mean(axis=0)  # [3]
 
     def without(self, facts: IntArray) -> ReferenceEvidence:
         """The same references in the graph without some facts [n, 3]."""
-        _ = self.summary, self._shares  # they, and what they need, are not found out again where nothing changes
+        _ = self.summary, self._shares  # cached first: the copy shares them where nothing changes
         graph = ReducedGraph(self.graph, facts)
         found = copy(self)
         found.graph = graph
         touched = np.isin(self.pairs, graph.ends)
         if touched.any() or graph.shrinks:
-            found._read_again(touched, self)
+            found._update_references(touched, self)
             return found
         found._shares = [self._shares_without(graph, side) for side in (HEAD, TAIL)]
         known, features = self._computed
@@ -103,40 +105,40 @@ class ReferenceEvidence:
         found._computed = known[stays], features[stays]
         return found
 
-    def _read_again(self, touched: NDArray[np.bool_], before: ReferenceEvidence) -> None:
-        """Take in what has changed about some references' heads and tails, [shots, 2]."""
-        for name in OF_REFERENCES:
+    def _update_references(self, touched: NDArray[np.bool_], before: ReferenceEvidence) -> None:
+        """Recompute what depends on the references' heads and tails that were touched, [shots, 2]."""
+        for name in RECOMPUTED:
             self.__dict__.pop(name, None)
-        self._computed = _nothing_computed()
+        self._computed = _no_features()
         paths = [
             paths_between(self.graph, int(head), int(tail), self.hidden) if changed.any() else known
             for (head, tail), changed, known in zip(self.pairs, touched, before._paths, strict=True)
         ]
-        self._read(paths)
-        if (self._figures[0] != before._figures[0]).any():
+        self._set_paths(paths)
+        if (self._path_features[0] != before._path_features[0]).any():
             self.__dict__.pop("_agreement", None)
-        self._company_of = [
-            known + self._company_change(self._profiles[side], before._profiles[side])
-            for side, known in enumerate(before._company_of)
+        self._co_occurrence_with = [
+            known + self._co_occurrence_change(self._profiles[side], before._profiles[side])
+            for side, known in enumerate(before._co_occurrence_with)
         ]
 
-    def _company_change(self, profiles: FloatArray, before: FloatArray) -> FloatArray:
-        """What changes in the company of some profiles [shots, kinds], most of which stay, [kinds]."""
+    def _co_occurrence_change(self, profiles: FloatArray, before: FloatArray) -> FloatArray:
+        """The change of `_co_occurrence_with` [edge types] for profiles [shots, edge types] that are mostly equal."""
         change = (profiles - before).mean(axis=0)
-        kinds = np.flatnonzero(change)
-        return np.asarray(self.graph.company[:, kinds] @ change[kinds])
+        edge_types = np.flatnonzero(change)
+        return np.asarray(self.graph.co_occurrence[:, edge_types] @ change[edge_types])
 
     @cached_property
-    def kind_features(self) -> FloatArray:
-        """The features of each kind of edge, [kinds, KIND_FEATURES], scaled to about one."""
+    def edge_features(self) -> FloatArray:
+        """The features of each edge type, [edge types, EDGE_FEATURES], scaled to about one."""
         graph = self.graph
-        inverse = graph.inverse(np.arange(graph.kind_count))
-        of_heads, of_tails = (self._alike(side) for side in (HEAD, TAIL))
+        inverse = graph.inverse(np.arange(graph.edge_type_count))
+        of_heads, of_tails = (self._similarity(side) for side in (HEAD, TAIL))
         head_types, tail_types = self._type_shares
-        fans = self._log_fans
-        columns = [of_heads, of_tails[inverse], head_types, tail_types[inverse], *self._figures, self._agreement]
+        fan_outs = self._log_fan_outs
+        columns = [of_heads, of_tails[inverse], head_types, tail_types[inverse], *self._path_features, self._agreement]
         scaled = np.stack(columns, axis=1) * graph.settings.similarity_scale
-        general = np.stack([np.log1p(graph.kind_sizes) / 2 - 3, fans - 0.7, fans[inverse] - 0.7], axis=1)
+        general = np.stack([np.log1p(graph.edge_counts) / 2 - 3, fan_outs - 0.7, fan_outs[inverse] - 0.7], axis=1)
         features: FloatArray = np.concatenate([scaled, general], axis=1).astype(np.float32)
         if self.hidden is not None:
             features[[self.hidden, self.hidden + graph.relation_count]] = 0
@@ -144,116 +146,120 @@ class ReferenceEvidence:
 
     @cached_property
     def _agreement(self) -> FloatArray:
-        """How far each kind agrees with those that link the references, [kinds]."""
-        links = self._figures[0]
+        """How well each edge type agrees with those that link the references, [edge types]."""
+        links = self._path_features[0]
         return np.asarray(self.graph.agreement @ (links / max(1e-6, float(np.linalg.norm(links)))))
 
-    def _alike(self, side: int) -> FloatArray:
-        """How similar the entities that each kind leaves are to the reference heads or tails, by profile, [kinds]."""
+    def _similarity(self, side: int) -> FloatArray:
+        """The similarity of each edge type's sources to the reference heads or tails, by profile, [edge types]."""
         graph = self.graph
-        company, squares = graph.company, graph.company_squares
+        co_occurrence, squares = graph.co_occurrence, graph.co_occurrence_squares
         if self.hidden is not None:
-            squares = squares - (company[:, self._hidden_kinds] ** 2).sum(axis=1)
+            squares = squares - (co_occurrence[:, self._hidden_edge_types] ** 2).sum(axis=1)
         norms = np.sqrt(np.maximum(squares, 0)) * np.linalg.norm(self._profiles[side].mean(axis=0))
-        return np.asarray(self._company_of[side] / np.maximum(norms, 1e-6))
+        return np.asarray(self._co_occurrence_with[side] / np.maximum(norms, 1e-6))
 
     @cached_property
-    def _company_of(self) -> list[FloatArray]:
-        """What each kind's company has in common with the reference heads and tails, in the mean, [kinds] each."""
-        return [np.asarray(self.graph.company @ self._profiles[side].mean(axis=0)) for side in (HEAD, TAIL)]
+    def _co_occurrence_with(self) -> list[FloatArray]:
+        """The product of co-occurrence with the mean profile of the reference heads, and of the tails, [edge types]."""
+        return [np.asarray(self.graph.co_occurrence @ self._profiles[side].mean(axis=0)) for side in (HEAD, TAIL)]
 
     @cached_property
     def _type_shares(self) -> list[FloatArray]:
-        """What share the types of reference heads, and of tails, make up of the entities that each kind leaves."""
+        """The share of each edge type's sources that have types of the reference heads, and of the tails."""
         return [self._type_shares_of(side) for side in (HEAD, TAIL)]
 
     def _type_shares_of(self, side: int) -> FloatArray:
         graph, types = self.graph, self.graph.types
         if types is None:
-            return np.zeros(graph.kind_count, np.float32)
-        offsets, kinds, shares = graph.type_shares
+            return np.zeros(graph.edge_type_count, np.float32)
+        offsets, edge_types, shares = graph.type_shares
         members, owners = expand_rows(types.offsets, self.pairs[:, side])
-        numbers, rows = expand_rows(offsets, types.members[members])
-        weights = shares[numbers] / np.bincount(owners, minlength=len(self.pairs))[owners[rows]]
-        return (np.bincount(kinds[numbers], weights, minlength=graph.kind_count) / len(self.pairs)).astype(np.float32)
+        positions, rows = expand_rows(offsets, types.members[members])
+        weights = shares[positions] / np.bincount(owners, minlength=len(self.pairs))[owners[rows]]
+        return (np.bincount(edge_types[positions], weights, minlength=graph.edge_type_count) / len(self.pairs)).astype(
+            np.float32
+        )
 
     @property
-    def _hidden_kinds(self) -> list[int]:
+    def _hidden_edge_types(self) -> list[int]:
         return [] if self.hidden is None else [self.hidden, self.hidden + self.graph.relation_count]
 
     @cached_property
     def _profiles(self) -> FloatArray:
-        """The profiles of the reference heads and tails, of length one, [2, shots, kinds]."""
+        """The profiles of the reference heads and tails, normalized to length 1, [2, shots, edge types]."""
         graph = self.graph
-        profiles = np.zeros((2, len(self.pairs), graph.kind_count), np.float32)
+        profiles = np.zeros((2, len(self.pairs), graph.edge_type_count), np.float32)
         for side in (HEAD, TAIL):
             entries = graph.profiles(self.pairs[:, side], self.hidden)
-            kinds = graph.profile_kinds[entries.numbers]
-            profiles[side][entries.owners, kinds] = np.log1p(graph.entry_counts(entries.numbers)) * graph.rarity[kinds]
+            edge_types = graph.profile_edge_types[entries.ids]
+            profiles[side][entries.owners, edge_types] = (
+                np.log1p(graph.entry_counts(entries.ids)) * graph.idf[edge_types]
+            )
         return np.asarray(profiles / np.maximum(np.linalg.norm(profiles, axis=-1, keepdims=True), 1e-6))
 
     @cached_property
     def _shares(self) -> list[tuple[NDArray[np.int64], FloatArray]]:
-        """Of each side the entities that have a part of a reference's neighbourhood tuples, and how large a part.
+        """For each side, the entities that share neighborhood tuples with a reference, and the share of its tuples.
 
-        The entities are keys, sorted: the number of the reference times the number of entities is added.
+        Entities are given as sorted keys: index of the reference * number of entities + entity.
         """
         graph = self.graph
         found = []
         for side in (HEAD, TAIL):
-            edges, rarity, whole = self._tuples(side)
-            targets, kinds = graph.targets[edges.numbers], graph.kinds[edges.numbers]
-            back = graph.leaving_over(targets, graph.inverse(kinds))
+            edges, idf, whole = self._tuples(side)
+            targets, edge_types = graph.targets[edges.ids], graph.edge_types[edges.ids]
+            back = graph.leaving_over(targets, graph.inverse(edge_types))
             owners = edges.owners[back.owners]
-            parts = rarity[back.owners] / np.maximum(1e-6, whole[owners])
-            keys, places = np.unique(owners * graph.entity_count + graph.targets[back.numbers], return_inverse=True)
-            found.append((keys, np.bincount(places, parts, minlength=len(keys)).astype(np.float32)))
+            parts = idf[back.owners] / np.maximum(1e-6, whole[owners])
+            keys, positions = np.unique(owners * graph.entity_count + graph.targets[back.ids], return_inverse=True)
+            found.append((keys, np.bincount(positions, parts, minlength=len(keys)).astype(np.float32)))
         return found
 
     def _tuples(self, side: int) -> tuple[Edges, FloatArray, NDArray[Any]]:
-        """The edges that leave the reference heads or tails, the rarity of their tuples, and its sums, [shots]."""
+        """The edges that leave the reference heads or tails, the idf of their tuples, and its sum, [shots]."""
         edges = self.graph.leaving(self.pairs[:, side], self.hidden)
-        rarity = self.graph.tuple_rarity(edges.numbers)
-        return edges, rarity, np.bincount(edges.owners, rarity, minlength=len(self.pairs))
+        idf = self.graph.tuple_idf(edges.ids)
+        return edges, idf, np.bincount(edges.owners, idf, minlength=len(self.pairs))
 
     def _shares_without(self, graph: ReducedGraph, side: int) -> tuple[NDArray[np.int64], FloatArray]:
-        """`_shares` where entities, but not the references themselves, have lost edges."""
+        """`_shares` in a graph where entities, but not the references themselves, have lost edges."""
         keys, parts = self._shares[side]
-        edges, rarity, whole = self._tuples(side)
-        targets, kinds, entities = graph.removed  # tuples are found from their targets
-        lost = graph.inverse(kinds).astype(np.int64) * graph.entity_count + targets
-        tuples = graph.kinds[edges.numbers].astype(np.int64) * graph.entity_count + graph.targets[edges.numbers]
+        edges, idf, whole = self._tuples(side)
+        targets, edge_types, entities = graph.removed  # tuples are looked up from their targets
+        lost = graph.inverse(edge_types).astype(np.int64) * graph.entity_count + targets
+        tuples = graph.edge_types[edges.ids].astype(np.int64) * graph.entity_count + graph.targets[edges.ids]
         rows, columns = np.nonzero(lost[:, None] == tuples)
         owners = edges.owners[columns]
-        places = np.searchsorted(keys, owners * graph.entity_count + entities[rows])
+        positions = np.searchsorted(keys, owners * graph.entity_count + entities[rows])
         parts = parts.copy()
-        np.subtract.at(parts, places, (rarity[columns] / np.maximum(1e-6, whole[owners])).astype(np.float32))
+        np.subtract.at(parts, positions, (idf[columns] / np.maximum(1e-6, whole[owners])).astype(np.float32))
         return keys, np.maximum(parts, 0)
 
     def _shares_of(self, entities: IntArray, side: int) -> FloatArray:
-        """The part of each reference's neighbourhood tuples that each entity has, [entities, shots]."""
+        """The share of each reference's neighborhood tuples that each entity has, [entities, shots]."""
         keys, parts = self._shares[side]
         wanted = entities[:, None] + np.arange(len(self.pairs)) * self.graph.entity_count
         if not len(keys):
             return np.zeros(wanted.shape, np.float32)
-        places = positions_in(keys, wanted)
-        return np.where(places >= 0, parts[places], np.float32(0))
+        positions = positions_in(keys, wanted)
+        return np.where(positions >= 0, parts[positions], np.float32(0))
 
     @cached_property
-    def _similar_kinds(self) -> FloatArray:
-        """How similar the relation of the references is to each kind, in shares, [kinds]."""
+    def _similar_edge_types(self) -> FloatArray:
+        """The similarity of each edge type to the relation of the references, normalized to sum 1, [edge types]."""
         settings = self.graph.settings
-        alike = self.kind_features[:, :4].sum(axis=1) / settings.similarity_scale
-        weights = np.exp(settings.sharpness * (alike - alike.max())) * (self.graph.kind_sizes > 0)
-        weights[self._hidden_kinds] = 0
+        alike = self.edge_features[:, :4].sum(axis=1) / settings.similarity_scale
+        weights = np.exp(settings.sharpness * (alike - alike.max())) * (self.graph.edge_counts > 0)
+        weights[self._hidden_edge_types] = 0
         shares: FloatArray = (weights / max(1e-6, float(weights.sum()))).astype(np.float32)
         return shares
 
     @cached_property
     def _popularity(self) -> FloatArray:
-        """What an edge of each kind that leaves an entity adds to its popularity as a tail, [kinds]."""
-        back = self._similar_kinds[self.graph.inverse(np.arange(self.graph.kind_count))]
-        return np.asarray(back / np.maximum(self.graph.kind_sizes, 1), np.float32)
+        """What an edge of each type adds to the popularity of its source as a tail, [edge types]."""
+        back = self._similar_edge_types[self.graph.inverse(np.arange(self.graph.edge_type_count))]
+        return np.asarray(back / np.maximum(self.graph.edge_counts, 1), np.float32)
 
     @cached_property
     def summary(self) -> FloatArray:
@@ -264,34 +270,37 @@ class ReferenceEvidence:
         means = [
             of[:, FEATURE[name]].mean() for of, name in ((tails, "degree"), (tails, "popularity"), (heads, "degree"))
         ]
-        alike = [self._among_themselves(of_all) for of_all in self.similarities(self.pairs[:, TAIL], TAIL)]
+        alike = [self._mean_similarity(of_all) for of_all in self.similarities(self.pairs[:, TAIL], TAIL)]
         return np.array([shots / 5, *distinct, *self._linked, *means, *alike], np.float32)
 
-    def _among_themselves(self, similarities: FloatArray) -> float:
-        """The mean similarity of different references' tails, [shots, shots] given; 0 for a single reference."""
+    def _mean_similarity(self, similarities: FloatArray) -> float:
+        """The mean of similarities [shots, shots] between different references; 0 for a single reference."""
         shots = len(similarities)
         return float((similarities.sum() - np.trace(similarities)) / max(1, shots * (shots - 1)))
 
     @cached_property
-    def _log_fans(self) -> FloatArray:
-        """The logarithm of how many edges of each kind leave an entity that has them, in the mean, [kinds]."""
-        sizes = np.maximum(self.graph.kind_sizes, 1)
-        return np.log(sizes / np.maximum(self.graph.kind_sources, 1)).astype(np.float32)
+    def _log_fan_outs(self) -> FloatArray:
+        """The logarithm of each edge type's mean fan-out, [edge types]."""
+        sizes = np.maximum(self.graph.edge_counts, 1)
+        return np.log(sizes / np.maximum(self.graph.source_counts, 1)).astype(np.float32)
 
     def similarities(self, entities: IntArray, side: int) -> FloatArray:
-        """Of each entity to the reference heads or tails: cosine of profiles, shared tuples; [2, entities, shots]."""
+        """The similarity of entities to the reference heads or tails, [2, entities, shots].
+
+        By the cosine of profiles, and by shared tuples.
+        """
         return np.stack([self._profile_products(entities)[0][side], self._shares_of(entities, side)])
 
     def _profile_products(self, entities: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Cosines with the profiles of the references, [2, entities, shots], popularity and degree, [entities]."""
+        """The cosine with the profile of each reference, [2, entities, shots]; popularity and degree, [entities]."""
         graph, shots = self.graph, len(self.pairs)
         entries = graph.profiles(entities, self.hidden)
-        kinds, counts = graph.profile_kinds[entries.numbers], graph.entry_counts(entries.numbers)
-        values = (np.log1p(counts) * graph.rarity[kinds]).astype(np.float32)
-        products = np.empty((len(kinds), 2 * shots + 3), np.float32)
-        np.multiply(values[:, None], self._profile_columns[kinds], out=products[:, :-3])
+        edge_types, counts = graph.profile_edge_types[entries.ids], graph.entry_counts(entries.ids)
+        values = (np.log1p(counts) * graph.idf[edge_types]).astype(np.float32)
+        products = np.empty((len(edge_types), 2 * shots + 3), np.float32)
+        np.multiply(values[:, None], self._profile_columns[edge_types], out=products[:, :-3])
         products[:, -3] = values**2
-        products[:, -2] = counts * self._popularity[kinds]
+        products[:, -2] = counts * self._popularity[edge_types]
         products[:, -1] = counts
         sums = torch.zeros(len(entities), products.shape[1])
         table = sums.index_add_(0, torch.from_numpy(entries.owners), torch.from_numpy(products)).numpy()
@@ -300,25 +309,25 @@ class ReferenceEvidence:
 
     @cached_property
     def _profile_columns(self) -> FloatArray:
-        """The profiles of the reference heads, then of the tails, [kinds, 2 * shots]."""
+        """The profiles of the reference heads, then of the tails, [edge types, 2 * shots]."""
         return np.ascontiguousarray(self._profiles.reshape(2 * len(self.pairs), -1).T)
 
     def entity_features(self, entities: IntArray) -> FloatArray:
-        """The features of some entities, [entities, ENTITY_FEATURES]; those that were computed last are kept."""
+        """The features of some entities, [entities, ENTITY_FEATURES]; the latest ones are cached."""
         known, features = self._computed
-        places = positions_in(known, entities)
-        new = np.unique(entities[places < 0])
+        positions = positions_in(known, entities)
+        new = np.unique(entities[positions < 0])
         if len(new):
             of_new = self._compute_features(new)
-            if len(known) + len(new) > MOST_KEPT:
+            if len(known) + len(new) > MAX_KEPT:
                 keep = np.isin(known, entities)
                 known, features = known[keep], features[keep]
             known = np.concatenate([known, new])
             order = np.argsort(known)
             known, features = known[order], np.concatenate([features, of_new])[order]
-            self._computed = known, features  # at once: other threads may be asking
-            places = np.searchsorted(known, entities)
-        return features[places]
+            self._computed = known, features  # in one assignment: other threads may read it
+            positions = np.searchsorted(known, entities)
+        return features[positions]
 
     def _compute_features(self, entities: IntArray) -> FloatArray:
         cosines, popularity, degrees = self._profile_products(entities)
@@ -337,23 +346,23 @@ class ReferenceEvidence:
     def degrees(self, entities: IntArray) -> FloatArray:
         """The feature "degree" of some entities: log(1 + degree) / 5, without the edges of the hidden relation."""
         degrees = self.graph.degrees_of(entities)
-        for kind in self._hidden_kinds:
-            degrees = degrees - self.graph.counts(entities, kind)
+        for edge_type in self._hidden_edge_types:
+            degrees = degrees - self.graph.counts(entities, edge_type)
         return (np.log1p(degrees) / self.graph.settings.log_scale).astype(np.float32)
 
     def _of_types(self, entities: IntArray, ours: IntArray) -> FloatArray:
-        """The share of the references' entities with which each entity has a type in common."""
+        """The share of some reference entities with which each entity has a type in common."""
         types = self.graph.types
         if types is None:
             return np.zeros(len(entities), np.float32)
         theirs, owners = expand_rows(types.offsets, ours)
         has = np.zeros((len(types.names), len(ours)), np.float32)
         has[types.members[theirs], owners] = 1
-        numbers, rows = expand_rows(types.offsets, entities)
+        positions, rows = expand_rows(types.offsets, entities)
         common = torch.zeros(len(entities), len(ours))
-        common.index_add_(0, torch.from_numpy(rows), torch.from_numpy(has[types.members[numbers]]))
+        common.index_add_(0, torch.from_numpy(rows), torch.from_numpy(has[types.members[positions]]))
         return np.asarray((common > 0).float().mean(dim=1).numpy())
 
 
-def _nothing_computed() -> tuple[NDArray[np.int64], FloatArray]:
+def _no_features() -> tuple[NDArray[np.int64], FloatArray]:
     return np.zeros(0, np.int64), np.zeros((0, len(ENTITY_FEATURES)), np.float32)

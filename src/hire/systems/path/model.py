@@ -30,7 +30,7 @@ PAIRS_AT_ONCE = 24_000
 
 
 @dataclass(frozen=True)
-class PathRelation:
+class PathState:
     """A relation as its references show it."""
 
     evidence: ReferenceEvidence
@@ -81,23 +81,23 @@ class PathModel(FewShotSystem):
         return PathModel(self.network, self.graph.extended(graph))
 
     @torch.no_grad()
-    def adapt(self, support: Support) -> PathRelation:
+    def adapt(self, support: Support) -> PathState:
         """What the references say."""
         self.network.eval()
         evidence = ReferenceEvidence(self.graph, support.pairs, support.relation)
-        features = torch.from_numpy(evidence.kind_features).to(self.device)
-        return PathRelation(evidence, [member.weigh(features) for member in self.network.members])
+        features = torch.from_numpy(evidence.edge_features).to(self.device)
+        return PathState(evidence, [member.weigh(features) for member in self.network.members])
 
-    def explain(self, state: PathRelation, head: int, tail: int, *, most: int = 10) -> Evidence:
+    def explain(self, state: PathState, head: int, tail: int, *, most: int = 10) -> Evidence:
         """Rules with their paths, what the tail shares with reference tails, and the most similar reference."""
         from hire.systems.path.explain import explain_path
 
         return explain_path(self, state, head, tail, most=most)
 
     @torch.no_grad()
-    def score(self, state: PathRelation, heads: IntArray, tails: IntArray) -> Tensor:
+    def score(self, state: PathState, heads: IntArray, tails: IntArray) -> Tensor:
         """The mean score of the members, [heads, tails]."""
-        distinct, places = np.unique(np.asarray(heads, np.int64), return_inverse=True)
+        distinct, positions = np.unique(np.asarray(heads, np.int64), return_inverse=True)
         block, described = state.blocks.get(tails, partial(self._block, state))
         at_once = max(1, PAIRS_AT_ONCE // max(1, len(tails)))
         scores = torch.empty(len(distinct), len(tails))
@@ -105,14 +105,14 @@ class PathModel(FewShotSystem):
             some = distinct[start : start + at_once]
             walked = walks(state.evidence, some, block)
             scores[start : start + at_once] = self.pair_scores(state, block, walked, described).view(len(some), -1)
-        return scores[torch.from_numpy(places)]
+        return scores[torch.from_numpy(positions)]
 
-    def _block(self, relation: PathRelation, entities: IntArray) -> tuple[Tails, list[Tensor]]:
+    def _block(self, relation: PathState, entities: IntArray) -> tuple[Tails, list[Tensor]]:
         """Some entities as tails, and what each member makes of them."""
         block = Tails.of(relation.evidence, entities)
         return block, self._describe(relation, block)
 
-    def _describe(self, relation: PathRelation, block: Tails) -> list[Tensor]:
+    def _describe(self, relation: PathState, block: Tails) -> list[Tensor]:
         inputs = on_device(block.inputs, self.device)
         return [
             member.describe(weights, inputs)
@@ -121,7 +121,7 @@ class PathModel(FewShotSystem):
 
     def pair_scores(
         self,
-        relation: PathRelation,
+        relation: PathState,
         block: Tails,
         walked: Walks,
         described: list[Tensor] | None = None,

@@ -1,4 +1,4 @@
-"""The path level: message passing from a head over the graph, each kind of edge weighted by what references say of it.
+"""The path level: message passing from a head over the graph, each edge type weighted by what references say of it.
 
 In the manner of NBFNet (Zhu et al., 2021), conditioned on a handful of references instead of a relation.
 """
@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hire.systems.path.features import ENTITY_FEATURES, FEATURE, KIND_FEATURES, TASK_FEATURES
+from hire.systems.path.features import EDGE_FEATURES, ENTITY_FEATURES, FEATURE, TASK_FEATURES
 from hire.systems.path.settings import PathModelSettings
 from hire.systems.path.walks import HOPS, PAIR_FEATURES, Layer, TailInputs, Walks
 
@@ -19,18 +19,18 @@ DEGREE = FEATURE["degree"]
 
 
 class PathMember(nn.Module):
-    """One network: weights for each kind of edge, three hops, and a read-out for each pair of head and tail."""
+    """One network: weights for each edge type, three hops, and a read-out for each pair of head and tail."""
 
     def __init__(self, settings: PathModelSettings) -> None:
         super().__init__()
         self.settings = settings
         channels, width = settings.channels, settings.readout_width
-        self.kinds = nn.Linear(len(KIND_FEATURES), settings.edge_width)
+        self.kinds = nn.Linear(len(EDGE_FEATURES), settings.edge_width)
         self.kind_weights = nn.ModuleList(nn.Linear(settings.edge_width, channels) for _ in range(HOPS))
         self.profile_weights = nn.Linear(settings.edge_width, settings.profile_channels)
         self.start = nn.Parameter(0.5 * torch.randn(channels))
         self.start_features = nn.Linear(len(ENTITY_FEATURES), channels)
-        # Exponents, after a sigmoid: how much a message thins out by the degree and the fans of what it passes.
+        # Exponents, after a sigmoid: how much a message thins out by the degree and the fan-outs of what it passes.
         spread = torch.linspace(-2, 2, channels)
         self.thinning = nn.Parameter(
             torch.stack([spread[torch.randperm(channels)] for _ in range(3 * HOPS)]).view(HOPS, 3, channels)
@@ -51,16 +51,16 @@ class PathMember(nn.Module):
         nn.init.normal_(self.gate.weight, std=0.1)
         nn.init.zeros_(self.gate.bias)
 
-    def weigh(self, kind_features: Tensor, seen: Tensor | None = None) -> list[Tensor]:
-        """The weights of each kind of edge [tasks * kinds, channels] for every hop, and those for profiles."""
-        hidden = F.gelu(self.kinds(kind_features.flatten(0, -2)))
+    def weigh(self, edge_features: Tensor, seen: Tensor | None = None) -> list[Tensor]:
+        """The weights of each edge type [tasks * edge types, channels] for every hop, and those for profiles."""
+        hidden = F.gelu(self.kinds(edge_features.flatten(0, -2)))
         weights = [layer(hidden) for layer in (*self.kind_weights, self.profile_weights)]
         return weights if seen is None else [weight * seen[:, None] for weight in weights]
 
     def describe(self, weights: list[Tensor], tails: TailInputs) -> Tensor:
         """What the read-out knows of each tail before a head is known, [tails, readout width + 1]."""
         profile = tails.features.new_zeros(len(tails.features), self.settings.profile_channels)
-        messages = weights[HOPS].index_select(0, tails.profile_kinds) * tails.profile_counts[:, None]
+        messages = weights[HOPS].index_select(0, tails.profile_edge_types) * tails.profile_counts[:, None]
         profile = torch.asinh(profile.index_add(0, tails.profile_owners, messages))
         inputs = torch.cat([profile, tails.features], dim=-1)
         return F.linear(inputs, self.of_tails.weight, self.of_pairs.bias)
@@ -102,9 +102,9 @@ class PathMember(nn.Module):
         return scores
 
     def _edge_weights(self, hop: int, weights: Tensor, layer: Layer, counted: Sequence[Tensor] | None) -> Tensor:
-        """What each edge multiplies a message with, [edges, channels]: by its kind, and less the wider it fans."""
-        thinned = torch.exp(-layer.log_fans @ torch.sigmoid(self.thinning[hop, 1:]))
-        edge_weights = weights.index_select(0, layer.kinds) * thinned
+        """What each edge multiplies messages by, [edges, channels]: the weight of its type, less for large fan-outs."""
+        thinned = torch.exp(-layer.log_fan_outs @ torch.sigmoid(self.thinning[hop, 1:]))
+        edge_weights = weights.index_select(0, layer.edge_types) * thinned
         return edge_weights if counted is None else edge_weights * counted[hop][:, None]
 
     def _pass(
@@ -136,20 +136,20 @@ class PathNetwork(nn.Module):
         """The networks."""
         return [member for member in self._members if isinstance(member, PathMember)]
 
-    def forward(self, kind_features: Tensor, tails: TailInputs, walks: Walks) -> Tensor:
-        """The scores of each member for the pairs of some tasks, [members, pairs]; kind_features [tasks, kinds, f]."""
+    def forward(self, edge_features: Tensor, tails: TailInputs, walks: Walks) -> Tensor:
+        """The scores of each member for the pairs of some tasks, [members, pairs]."""
         scores = []
         for member in self.members:
             seen = None
             if self.training and self.settings.relation_dropout:
-                tasks, kinds, _ = kind_features.shape
+                tasks, edge_types, _ = edge_features.shape
                 seen = (
-                    (torch.rand(tasks, kinds // 2, device=kind_features.device) >= self.settings.relation_dropout)
+                    (torch.rand(tasks, edge_types // 2, device=edge_features.device) >= self.settings.relation_dropout)
                     .repeat(1, 2)
                     .flatten()
                     .float()
                 )
-            weights = member.weigh(kind_features, seen)
+            weights = member.weigh(edge_features, seen)
             scores.append(member(weights, member.describe(weights, tails), tails.features[:, DEGREE], walks))
         return torch.stack(scores)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hire.systems.path.graph import EvidenceGraph
 from hire.util.arrays import FloatArray, IntArray, positions_in
 
-PATH_FIGURES = (  # of each kind of edge and a pair; in the mean over references, the first is a share of them
+PATH_FEATURES = (  # of each edge type and a pair; in the mean over references, the first is a share of them
     "links",  # it links the head to the tail
     "link confidence",  # the same, divided by the number of entities it links the head to
     "at heads",  # it leaves the head for another entity than the tail
@@ -27,37 +27,37 @@ PATH_FIGURES = (  # of each kind of edge and a pair; in the mean over references
 
 @dataclass(frozen=True)
 class PairPaths:
-    """What the paths between a head and a tail say of each kind of edge."""
+    """What the paths between a head and a tail say of each edge type."""
 
-    figures: FloatArray  # [PATH_FIGURES, kinds]
+    features: FloatArray  # [PATH_FEATURES, edge types]
     linked: NDArray[np.bool_]  # [3]: whether there are paths of one, two and three hops
-    two_hops: NDArray[np.int64]  # [paths]: the distinct two-hop paths, first kind * kinds + second
+    two_hops: NDArray[np.int64]  # [paths]: the distinct two-hop paths, first edge type * edge types + second
     ends: NDArray[np.float64]  # [paths]: how many ends each of them has from the head
 
 
 def paths_between(graph: EvidenceGraph, head: int, tail: int, hidden: int | None = None) -> PairPaths:
     """Walk all paths between a head and a tail that pass neither in between."""
-    count = graph.kind_count
-    out, back = (graph.leaving(np.array([entity]), hidden).numbers for entity in (head, tail))
-    first, middles = graph.kinds[out], graph.targets[out]
-    last, sources = graph.inverse(graph.kinds[back]), graph.targets[back]
+    count = graph.edge_type_count
+    out, back = (graph.leaving(np.array([entity]), hidden).ids for entity in (head, tail))
+    first, middles = graph.edge_types[out], graph.targets[out]
+    last, sources = graph.inverse(graph.edge_types[back]), graph.targets[back]
     # Of a hub not all edges are walked, so a link may be seen from one side only.
     links = _present(np.concatenate([first[middles == tail], last[sources == head]]), count)
-    fans = np.maximum(graph.counts(np.full(count, head), np.arange(count)), 1)
+    fan_outs = np.maximum(graph.counts(np.full(count, head), np.arange(count)), 1)
     first, middles = first[middles != tail], middles[middles != tail]
     last, sources = last[sources != head], sources[sources != head]
     meets, met = np.isin(middles, sources), np.isin(sources, middles)
     near = np.unique(middles)
-    near = near[graph.passed(near, hidden)]
+    near = near[graph.passable(near, hidden)]
     inner = graph.leaving(near, hidden)
-    far = graph.targets[inner.numbers]
+    far = graph.targets[inner.ids]
     fits = np.isin(far, sources) & (far != head)
-    rows = [links, links / fans, _present(first, count), _present(last, count)]
-    for kinds, chosen in ((first, meets), (last, met)):
-        hits = np.bincount(kinds[chosen], minlength=count)
-        rows += [hits > 0, hits / np.maximum(np.bincount(kinds, minlength=count), 1)]
+    rows = [links, links / fan_outs, _present(first, count), _present(last, count)]
+    for edge_types, chosen in ((first, meets), (last, met)):
+        hits = np.bincount(edge_types[chosen], minlength=count)
+        rows += [hits > 0, hits / np.maximum(np.bincount(edge_types, minlength=count), 1)]
     rows.append(_present(first[np.isin(middles, near[inner.owners[fits]])], count))
-    rows.append(_present(graph.kinds[inner.numbers[fits]], count))
+    rows.append(_present(graph.edge_types[inner.ids[fits]], count))
     rows.append(_present(last[np.isin(sources, far[fits])], count))
     linked = np.array([links.any(), meets.any(), fits.any()])
     return PairPaths(
@@ -73,15 +73,15 @@ def _two_hops(
     starts, stops = (np.searchsorted(sources[order], middles, side=side) for side in ("left", "right"))
     lengths = stops - starts
     owners = np.repeat(np.arange(len(middles)), lengths)
-    places = np.arange(len(owners)) - np.repeat(np.cumsum(lengths) - lengths - starts, lengths)
-    keys = np.unique(first[owners].astype(np.int64) * graph.kind_count + last[order][places])
+    positions = np.arange(len(owners)) - np.repeat(np.cumsum(lengths) - lengths - starts, lengths)
+    keys = np.unique(first[owners].astype(np.int64) * graph.edge_type_count + last[order][positions])
     if not len(keys):
         return keys, np.zeros(0)
     entries = graph.profiles(middles, hidden)
-    reached = first[entries.owners].astype(np.int64) * graph.kind_count + graph.profile_kinds[entries.numbers]
+    reached = first[entries.owners].astype(np.int64) * graph.edge_type_count + graph.profile_edge_types[entries.ids]
     found = positions_in(keys, reached)
     same = found >= 0
-    ends = np.bincount(found[same], graph.entry_counts(entries.numbers[same]), minlength=len(keys))
+    ends = np.bincount(found[same], graph.entry_counts(entries.ids[same]), minlength=len(keys))
     return keys, ends.astype(np.float64)
 
 
@@ -89,20 +89,20 @@ def _two_hops(
 class Rules:
     """Two-hop paths that link references."""
 
-    keys: NDArray[np.int64]  # [rules]: first kind * kinds + second, sorted
+    keys: NDArray[np.int64]  # [rules]: first edge type * edge types + second, sorted
     support: FloatArray  # [rules]: the share of references that the path links
     confidence: FloatArray  # [rules]: the same, divided by how many ends the path has from their heads
 
     @classmethod
     def of(cls, references: list[PairPaths]) -> Rules:
         """The rules of some references."""
-        keys, places = np.unique(np.concatenate([paths.two_hops for paths in references]), return_inverse=True)
+        keys, positions = np.unique(np.concatenate([paths.two_hops for paths in references]), return_inverse=True)
         ends = np.concatenate([paths.ends for paths in references])
-        support = np.bincount(places, minlength=len(keys)) / len(references)
-        confidence = np.bincount(places, 1 / np.maximum(ends, 1), minlength=len(keys)) / len(references)
+        support = np.bincount(positions, minlength=len(keys)) / len(references)
+        confidence = np.bincount(positions, 1 / np.maximum(ends, 1), minlength=len(keys)) / len(references)
         return cls(keys, support.astype(np.float32), confidence.astype(np.float32))
 
 
-def _present(kinds: IntArray, count: int) -> NDArray[np.bool_]:
-    """Which kinds occur, [count]."""
-    return np.bincount(kinds, minlength=count) > 0
+def _present(edge_types: IntArray, count: int) -> NDArray[np.bool_]:
+    """Which edge types occur, [count]."""
+    return np.bincount(edge_types, minlength=count) > 0

@@ -48,7 +48,7 @@ class DrawnTask(NamedTuple):
 
 
 class PathTasks:
-    """Draws pretend tasks by a seed and a step's number alone."""
+    """Draws pretend tasks by a seed and a step alone."""
 
     def __init__(self, dataset: FewShotDataset, graph: EvidenceGraph, settings: PathTrainingSettings) -> None:
         self.graph = graph
@@ -63,9 +63,9 @@ class PathTasks:
                 remedy="ask for fewer shots, or give a graph with more facts",
             )
         self._cumulated = cumulated_shares(np.array([task.kind for task in self.tasks]), shares)
-        numbers = np.repeat(np.arange(len(self.tasks)), [len(task.pairs) for task in self.tasks])
+        owners = np.repeat(np.arange(len(self.tasks)), [len(task.pairs) for task in self.tasks])
         pairs = np.concatenate([task.pairs for task in self.tasks])
-        self._facts = Facts.of(np.insert(pairs, 1, numbers, axis=1), graph.entity_count, len(self.tasks))
+        self._facts = Facts.of(np.insert(pairs, 1, owners, axis=1), graph.entity_count, len(self.tasks))
 
     def __len__(self) -> int:
         """All facts of all tasks."""
@@ -77,25 +77,25 @@ class PathTasks:
         generator = random_stream(settings.seed, "paths", step)
         features, inputs, walked, stands_for = [], [], [], []
         for uniform in generator.random(settings.tasks):
-            number = min(int(np.searchsorted(self._cumulated, uniform)), len(self.tasks) - 1)
-            drawn = self.draw(generator, number)
-            entities, places = np.unique(drawn.tails, return_inverse=True)
+            index = min(int(np.searchsorted(self._cumulated, uniform)), len(self.tasks) - 1)
+            drawn = self.draw(generator, index)
+            entities, positions = np.unique(drawn.tails, return_inverse=True)
             block = Tails.of(drawn.evidence, entities)
-            features.append(torch.from_numpy(drawn.evidence.kind_features))
+            features.append(torch.from_numpy(drawn.evidence.edge_features))
             inputs.append(block.inputs)
-            walked.append(walks(drawn.evidence, drawn.heads, block, places.reshape(drawn.tails.shape)))
+            walked.append(walks(drawn.evidence, drawn.heads, block, positions.reshape(drawn.tails.shape)))
             stands_for.append(torch.from_numpy(drawn.stands_for))
         return PathBatch(
             torch.stack(features),
-            TailInputs.joined(inputs, self.graph.kind_count),
-            Walks.joined(walked, [len(part.features) for part in inputs], self.graph.kind_count),
+            TailInputs.joined(inputs, self.graph.edge_type_count),
+            Walks.joined(walked, [len(part.features) for part in inputs], self.graph.edge_type_count),
             torch.cat(stands_for),
         )
 
-    def draw(self, generator: np.random.Generator, number: int) -> DrawnTask:
+    def draw(self, generator: np.random.Generator, index: int) -> DrawnTask:
         """References, queries and their negatives of a task."""
         settings, graph = self.settings, self.graph
-        task = self.tasks[number]
+        task = self.tasks[index]
         shots = int(generator.choice(settings.shots))
         chosen = generator.permutation(len(task.pairs))[: shots + settings.queries]
         references, queries = np.asarray(task.pairs[chosen[:shots]]), np.asarray(task.pairs[chosen[shots:]])
@@ -106,10 +106,10 @@ class PathTasks:
             pool = np.unique(np.concatenate([some, references[:, 1]]))
         appeal = self._appeal(evidence, queries[:, 0], pool)
         appeal += 0.5 * generator.gumbel(size=appeal.shape)
-        rows, true = self._facts.all_tails(queries[:, 0], number)
-        places = positions_in(pool, true)
-        known = places >= 0
-        appeal[rows[known], places[known]] = -np.inf
+        rows, true = self._facts.all_tails(queries[:, 0], index)
+        positions = positions_in(pool, true)
+        known = positions >= 0
+        appeal[rows[known], positions[known]] = -np.inf
         hard, drawn = settings.hard_negatives, settings.random_negatives
         width = 1 + hard + drawn
         tails = np.full((len(queries), width), pool[0])
@@ -131,18 +131,18 @@ class PathTasks:
     def _appeal(self, evidence: ReferenceEvidence, heads: IntArray, pool: IntArray) -> NDArray[np.float64]:
         """How hard each candidate may be to tell from the truth, [queries, pool]."""
         graph = self.graph
-        place = np.full(graph.entity_count, -1)
-        place[pool] = np.arange(len(pool))
+        position = np.full(graph.entity_count, -1)
+        position[pool] = np.arange(len(pool))
         appeal = np.zeros((len(heads), len(pool)))
         owners, entities = np.arange(len(heads)), np.asarray(heads)
         for hop, weight in enumerate((2.0, 1.0)):
             if hop:
-                passed = graph.passed(entities, evidence.hidden)
+                passed = graph.passable(entities, evidence.hidden)
                 owners, entities = owners[passed], entities[passed]
             edges = graph.leaving(entities, evidence.hidden)
-            owners, entities = owners[edges.owners], graph.targets[edges.numbers]
-            inside = place[entities] >= 0
-            hits = np.bincount(owners[inside] * len(pool) + place[entities[inside]], minlength=appeal.size).reshape(
+            owners, entities = owners[edges.owners], graph.targets[edges.ids]
+            inside = position[entities] >= 0
+            hits = np.bincount(owners[inside] * len(pool) + position[entities[inside]], minlength=appeal.size).reshape(
                 appeal.shape
             )
             appeal += weight * np.log1p(hits)

@@ -30,10 +30,10 @@ HOPS = 3
 class Layer:
     """Edges between the entities of a layer and those of the next."""
 
-    sources: Tensor  # [edges] int64: place among the entities of the layer before
-    kinds: Tensor  # [edges] int64: with the number of the task times the number of kinds added
-    targets: Tensor  # [edges] int64: place among the entities of this layer; in the last, among the reached pairs
-    log_fans: Tensor  # [edges, 2]
+    sources: Tensor  # [edges] int64: position among the entities of the layer before
+    edge_types: Tensor  # [edges] int64: with the number of the task times the number of edge types added
+    targets: Tensor  # [edges] int64: position among the entities of this layer; in the last, among the reached pairs
+    log_fan_outs: Tensor  # [edges, 2]
 
 
 @dataclass(frozen=True)
@@ -41,18 +41,20 @@ class TailInputs:
     """What a network is told of tails before a head is known."""
 
     features: Tensor  # [tails, features]: those of an entity, then those of the references as a whole
-    profile_owners: Tensor  # [entries] int64: of the kinds of edges that leave the tails, which tail,
-    profile_kinds: Tensor  # [entries] int64: which kind, with the number of the task times that of kinds added,
+    profile_owners: Tensor  # [entries] int64: of the edge types that leave the tails, which tail,
+    profile_edge_types: (
+        Tensor  # [entries] int64: which edge type, with the number of the task times that of edge types added,
+    )
     profile_counts: Tensor  # [entries]: and the logarithm of 1 + how many
 
     @classmethod
-    def joined(cls, parts: list[TailInputs], kind_count: int) -> TailInputs:
+    def joined(cls, parts: list[TailInputs], edge_type_count: int) -> TailInputs:
         """The tails of several tasks behind one another."""
         starts = np.cumsum([0, *(len(part.features) for part in parts[:-1])]).tolist()
         return cls(
             torch.cat([part.features for part in parts]),
             _moved([part.profile_owners for part in parts], starts),
-            _moved([part.profile_kinds for part in parts], [task * kind_count for task in range(len(parts))]),
+            _moved([part.profile_edge_types for part in parts], [task * edge_type_count for task in range(len(parts))]),
             torch.cat([part.profile_counts for part in parts]),
         )
 
@@ -66,7 +68,7 @@ class Tails:
     similarities: FloatArray  # [2, tails, shots]: to the reference tails, by profile and by shared tuples
     inputs: TailInputs
     ends: NDArray[np.int64]  # the entities that a walk can have reached before its last hop, or end in
-    place: NDArray[np.int32]  # [entities]: of each entity among those, or -1
+    position: NDArray[np.int32]  # [entities]: of each entity among those, or -1
 
     @classmethod
     def of(cls, evidence: ReferenceEvidence, entities: IntArray) -> Tails:
@@ -74,20 +76,20 @@ class Tails:
         graph = evidence.graph
         entities = np.asarray(entities, np.int64)
         back = graph.leaving(entities, evidence.hidden)
-        place = np.full(graph.entity_count, -1, np.int32)
-        place[graph.targets[back.numbers]] = 0
-        place[entities] = 0
-        ends = np.flatnonzero(place == 0)
-        place[ends] = np.arange(len(ends))
+        position = np.full(graph.entity_count, -1, np.int32)
+        position[graph.targets[back.ids]] = 0
+        position[entities] = 0
+        ends = np.flatnonzero(position == 0)
+        position[ends] = np.arange(len(ends))
         entries = graph.profiles(entities, evidence.hidden)
         of_task = np.broadcast_to(evidence.summary, (len(entities), len(evidence.summary)))
         inputs = TailInputs(
             _float(np.concatenate([evidence.entity_features(entities), of_task], axis=1)),
             _long(entries.owners),
-            _long(graph.profile_kinds[entries.numbers]),
-            _float(np.log1p(graph.entry_counts(entries.numbers))),
+            _long(graph.profile_edge_types[entries.ids]),
+            _float(np.log1p(graph.entry_counts(entries.ids))),
         )
-        return cls(entities, back, evidence.similarities(entities, TAIL), inputs, ends, place)
+        return cls(entities, back, evidence.similarities(entities, TAIL), inputs, ends, position)
 
 
 @dataclass(frozen=True)
@@ -95,39 +97,39 @@ class Walks:
     """What a network needs to score pairs of heads and tails of one or several tasks."""
 
     layers: tuple[Layer, Layer, Layer]
-    numbers: tuple[IntArray, IntArray, IntArray]  # of the entities in layer 0 (the heads), 1 and 2
+    nodes: tuple[IntArray, IntArray, IntArray]  # of the entities in layer 0 (the heads), 1 and 2
     heads: Tensor  # [heads, features]
     near: Tensor  # [entities of layer 1, features]
     degrees: tuple[Tensor, Tensor, Tensor]  # log(1 + degree) / 5 of the entities of each layer
-    stays: tuple[Tensor, Tensor, Tensor]  # place in the layer before of what stays from there, or -1; [targets] each
+    stays: tuple[Tensor, Tensor, Tensor]  # position in the layer before of what stays from there, or -1; [targets] each
     reached: Tensor  # [reached] int64: the pairs whose tail some walk ends in; often few
-    tails: Tensor  # [pairs] int64: place of each pair's tail among the tails
+    tails: Tensor  # [pairs] int64: position of each pair's tail among the tails
     pairs: Tensor  # [pairs, features]
 
     @classmethod
-    def joined(cls, parts: list[Walks], tail_counts: list[int], kind_count: int) -> Walks:
+    def joined(cls, parts: list[Walks], tail_counts: list[int], edge_type_count: int) -> Walks:
         """The walks of several tasks behind one another."""
-        sizes = [[*map(len, part.numbers), len(part.reached), len(part.pairs)] for part in parts]
+        sizes = [[*map(len, part.nodes), len(part.reached), len(part.pairs)] for part in parts]
         starts = np.cumsum([[0] * (HOPS + 2), *sizes[:-1]], axis=0).T.tolist()  # of each layer and pairs, in each part
-        kinds = [task * kind_count for task in range(len(parts))]
+        edge_types = [task * edge_type_count for task in range(len(parts))]
 
         def layer(hop: int) -> Layer:
             layers = [part.layers[hop] for part in parts]
             return Layer(
                 _moved([layer.sources for layer in layers], starts[hop]),
-                _moved([layer.kinds for layer in layers], kinds),
+                _moved([layer.edge_types for layer in layers], edge_types),
                 _moved([layer.targets for layer in layers], starts[hop + 1]),
-                torch.cat([layer.log_fans for layer in layers]),
+                torch.cat([layer.log_fan_outs for layer in layers]),
             )
 
         def stays(hop: int) -> Tensor:
             return _moved([part.stays[hop] for part in parts], starts[hop])
 
-        numbers = [np.concatenate([part.numbers[hop] for part in parts]) for hop in range(HOPS)]
+        nodes = [np.concatenate([part.nodes[hop] for part in parts]) for hop in range(HOPS)]
         degrees = [torch.cat([part.degrees[hop] for part in parts]) for hop in range(HOPS)]
         return cls(
             (layer(0), layer(1), layer(2)),
-            (numbers[0], numbers[1], numbers[2]),
+            (nodes[0], nodes[1], nodes[2]),
             torch.cat([part.heads for part in parts]),
             torch.cat([part.near for part in parts]),
             (degrees[0], degrees[1], degrees[2]),
@@ -144,11 +146,11 @@ def _moved(tensors: list[Tensor], by: list[int]) -> Tensor:
 
 
 class _Hop(NamedTuple):
-    """Edges that are walked: from a place in one layer to a place in the next, and the edge's number."""
+    """Edges that are walked: from a position in one layer to a position in the next, and the edge's number."""
 
     sources: IntArray
     targets: IntArray
-    numbers: IntArray
+    edges: IntArray
 
 
 class _Reached(NamedTuple):
@@ -156,11 +158,11 @@ class _Reached(NamedTuple):
 
     queries: IntArray  # [n]: by the walks of which query
     entities: IntArray  # [n]
-    stays: IntArray  # [n]: place in the layer before, where it was there already, or -1
+    stays: IntArray  # [n]: position in the layer before, where it was there already, or -1
 
 
 def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: IntArray | None = None) -> Walks:
-    """The walks from each head [queries] to all tails, or to chosen ones [queries, width] by their place among them.
+    """The walks from each head [queries] to all tails, or to chosen ones [queries, width] by their position among them.
 
     The pairs of head and tail are numbered row by row.
     """
@@ -171,12 +173,12 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
     columns = everything if chosen is None else chosen
     arrivals, wanted = _arrivals(evidence, tails, chosen, len(heads))
     first, near = _first_hop(evidence, heads)
-    second, far, places = _second_hop(evidence, near, tails, wanted)
+    second, far, positions = _second_hop(evidence, near, tails, wanted)
     if arrivals is None:
-        rows, edges = np.nonzero(places[:, tails.place[graph.targets[tails.back.numbers]]] >= 0)
+        rows, edges = np.nonzero(positions[:, tails.position[graph.targets[tails.back.ids]]] >= 0)
         arrivals = _Hop(np.zeros(0, np.int64), rows * columns.shape[1] + tails.back.owners[edges], edges)
-    third = _third_hop(evidence, arrivals, tails, places, columns.shape[1])
-    ends_in = places[queries[:, None], tails.place[tails.entities[columns]]].ravel()
+    third = _third_hop(evidence, arrivals, tails, positions, columns.shape[1])
+    ends_in = positions[queries[:, None], tails.position[tails.entities[columns]]].ravel()
     ends = ends_in >= 0
     ends[third.targets] = True
     reached = np.flatnonzero(ends)
@@ -199,64 +201,64 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
 def _arrivals(
     evidence: ReferenceEvidence, tails: Tails, chosen: IntArray | None, queries: int
 ) -> tuple[_Hop | None, NDArray[np.bool_]]:
-    """Possible last hops to chosen tails, by place among the edges that leave the tails, and what is wanted for them.
+    """Possible last hops to chosen tails, as positions among the edges that leave the tails, and what they start from.
 
-    What is wanted is [queries, ends]: which entities should be reached before the last hop.
+    The second result is [queries, ends]: which nodes should be reached before the last hop.
     """
     if chosen is None:
         return None, np.ones((queries, len(tails.ends)), bool)
     edges, pairs = expand_rows(row_offsets(tails.back.owners, len(tails.entities)), chosen.ravel())
     wanted = np.zeros((queries, len(tails.ends)), bool)
-    sources = tails.place[evidence.graph.targets[tails.back.numbers[edges]]]
+    sources = tails.position[evidence.graph.targets[tails.back.ids[edges]]]
     wanted[pairs // chosen.shape[1], sources] = True
-    wanted[np.arange(queries)[:, None], tails.place[tails.entities[chosen]]] = True
+    wanted[np.arange(queries)[:, None], tails.position[tails.entities[chosen]]] = True
     return _Hop(np.zeros(0, np.int64), pairs, edges), wanted
 
 
 def _first_hop(evidence: ReferenceEvidence, heads: IntArray) -> tuple[_Hop, _Reached]:
     graph = evidence.graph
     edges = graph.leaving(heads, evidence.hidden)
-    keys = edges.owners * graph.entity_count + graph.targets[edges.numbers]
+    keys = edges.owners * graph.entity_count + graph.targets[edges.ids]
     own = np.arange(len(heads)) * graph.entity_count + heads
     near = np.unique(np.concatenate([keys, own]))
     stays = np.full(len(near), -1)
     stays[np.searchsorted(near, own)] = np.arange(len(heads))
     queries, entities = np.divmod(near, graph.entity_count)
-    return _Hop(edges.owners, np.searchsorted(near, keys), edges.numbers), _Reached(queries, entities, stays)
+    return _Hop(edges.owners, np.searchsorted(near, keys), edges.ids), _Reached(queries, entities, stays)
 
 
 def _second_hop(
     evidence: ReferenceEvidence, near: _Reached, tails: Tails, wanted: NDArray[np.bool_]
 ) -> tuple[_Hop, _Reached, NDArray[np.int32]]:
-    """The hop to what is wanted, what is reached by it or was before, and its place in a table [queries, ends]."""
+    """The hop to what is wanted, what is reached by it or was before, and its position in a table [queries, ends]."""
     graph = evidence.graph
-    passed = np.flatnonzero(graph.passed(near.entities, evidence.hidden))
+    passed = np.flatnonzero(graph.passable(near.entities, evidence.hidden))
     edges = graph.leaving(near.entities[passed], evidence.hidden)
     starts = passed[edges.owners]
-    cells = _cells(near.queries[starts], tails.place[graph.targets[edges.numbers]], wanted)
+    cells = _cells(near.queries[starts], tails.position[graph.targets[edges.ids]], wanted)
     leads = np.flatnonzero(cells >= 0)
-    stay_cells = _cells(near.queries, tails.place[near.entities], wanted)
+    stay_cells = _cells(near.queries, tails.position[near.entities], wanted)
     staying = np.flatnonzero(stay_cells >= 0)
-    places = np.full(wanted.size, -1, np.int32)
-    places[cells[leads]] = 0
-    places[stay_cells[staying]] = 0
-    far = np.flatnonzero(places == 0)
-    places[far] = np.arange(len(far))
+    positions = np.full(wanted.size, -1, np.int32)
+    positions[cells[leads]] = 0
+    positions[stay_cells[staying]] = 0
+    far = np.flatnonzero(positions == 0)
+    positions[far] = np.arange(len(far))
     stays = np.full(len(far), -1)
-    stays[places[stay_cells[staying]]] = staying
+    stays[positions[stay_cells[staying]]] = staying
     queries, ends = np.divmod(far, max(1, wanted.shape[1]))
-    hop = _Hop(starts[leads], places[cells[leads]], edges.numbers[leads])
-    return hop, _Reached(queries, tails.ends[ends], stays), places.reshape(wanted.shape)
+    hop = _Hop(starts[leads], positions[cells[leads]], edges.ids[leads])
+    return hop, _Reached(queries, tails.ends[ends], stays), positions.reshape(wanted.shape)
 
 
 def _third_hop(
-    evidence: ReferenceEvidence, arrivals: _Hop, tails: Tails, places: NDArray[np.int32], width: int
+    evidence: ReferenceEvidence, arrivals: _Hop, tails: Tails, positions: NDArray[np.int32], width: int
 ) -> _Hop:
     """The last hops whose start was reached; their edges are numbered as they leave the tails."""
-    numbers = tails.back.numbers[arrivals.numbers]
-    sources = places[arrivals.targets // width, tails.place[evidence.graph.targets[numbers]]]
+    edges = tails.back.ids[arrivals.edges]
+    sources = positions[arrivals.targets // width, tails.position[evidence.graph.targets[edges]]]
     arrives = np.flatnonzero(sources >= 0)
-    return _Hop(sources[arrives], arrivals.targets[arrives], numbers[arrives])
+    return _Hop(sources[arrives], arrivals.targets[arrives], edges[arrives])
 
 
 def _cells(rows: IntArray, columns: IntArray, wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -297,15 +299,15 @@ def _rule_features(
     via = np.flatnonzero(middles >= 0)
     order = np.argsort(first.targets, kind="stable")
     offsets = row_offsets(first.targets, int(max(first.targets.max(initial=-1), middles.max(initial=-1))) + 1)
-    numbers, owners = expand_rows(offsets, middles[via])
-    kinds = graph.kinds[first.numbers[order[numbers]]].astype(np.int64)
-    last_kinds = graph.inverse(graph.kinds[third.numbers[via[owners]]])
-    found = positions_in(rules.keys, kinds * graph.kind_count + last_kinds)
+    positions, owners = expand_rows(offsets, middles[via])
+    edge_types = graph.edge_types[first.edges[order[positions]]].astype(np.int64)
+    last_edge_types = graph.inverse(graph.edge_types[third.edges[via[owners]]])
+    found = positions_in(rules.keys, edge_types * graph.edge_type_count + last_edge_types)
     hits = np.flatnonzero(found >= 0)
     targets, found = third.targets[via[owners[hits]]], found[hits]
     best = torch.zeros(pair_count, 2)
-    figures = _float(np.stack([rules.support[found], rules.confidence[found]], axis=1))
-    best.scatter_reduce_(0, _long(targets)[:, None].expand(-1, 2), figures, "amax")
+    values = _float(np.stack([rules.support[found], rules.confidence[found]], axis=1))
+    best.scatter_reduce_(0, _long(targets)[:, None].expand(-1, 2), values, "amax")
     total = np.bincount(targets, rules.confidence[found], minlength=pair_count)
     return np.column_stack([best.numpy(), np.arcsinh(total)]).astype(np.float32)
 
@@ -321,17 +323,17 @@ def _alike(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: I
 
 
 def _layer(evidence: ReferenceEvidence, hop: _Hop, *, backwards: bool = False) -> Layer:
-    """The edges of a hop; those that were numbered the other way round have the inverse kind and exchanged fans."""
+    """The edges of a hop; if they are given backwards, with the inverse edge types and swapped fan-outs."""
     graph = evidence.graph
-    kinds, log_fans = graph.kinds[hop.numbers], graph.log_fans_of(hop.numbers)
+    edge_types, log_fan_outs = graph.edge_types[hop.edges], graph.log_fan_outs_of(hop.edges)
     if backwards:
-        kinds, log_fans = graph.inverse(kinds), log_fans[:, ::-1]
-    return Layer(_long(hop.sources), _long(kinds), _long(hop.targets), _float(log_fans))
+        edge_types, log_fan_outs = graph.inverse(edge_types), log_fan_outs[:, ::-1]
+    return Layer(_long(hop.sources), _long(edge_types), _long(hop.targets), _float(log_fan_outs))
 
 
-def _long(numbers: IntArray) -> Tensor:
-    return torch.from_numpy(np.array(numbers, np.int64))
+def _long(values: IntArray) -> Tensor:
+    return torch.from_numpy(np.array(values, np.int64))
 
 
-def _float(numbers: FloatArray) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(numbers, np.float32))
+def _float(values: FloatArray) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(values, np.float32))
