@@ -187,6 +187,8 @@ def _split_tasks(relations: Vocabulary, counts: IntArray, settings: BuildSetting
 
 
 def _pairs_by_relation(triples: NDArray[np.int32]) -> dict[int, IntArray]:
+    if not len(triples):
+        return {}
     ordered = triples[np.argsort(triples[:, 1], kind="stable")]
     relations, starts = np.unique(ordered[:, 1], return_index=True)
     return {
