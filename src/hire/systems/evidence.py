@@ -1,6 +1,6 @@
-"""What speaks for and against an answer, in ids of entities and of edge types, whoever found it.
+"""Evidence for and against an answer, as ids of entities and edge types, whichever system found it.
 
-An edge type is a relation, or its inverse: relation r has the edge types r and r + relations.
+An edge type is a relation or its inverse: relation r has the edge types r and r + relations.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ class Rule:
     """Paths over the same edge types."""
 
     edge_types: tuple[int, ...]
-    support: int  # references that such a path links, too
+    support: int  # references that are linked by such a path too
     references: int
-    weight: float  # what the score loses without the facts on its paths; below zero, they speak against the answer
-    paths: tuple[tuple[int, ...], ...]  # from head to tail, the entities on each; what counts most comes first
+    weight: float  # what the score loses without the facts on its paths; if negative, they speak against the answer
+    paths: tuple[tuple[int, ...], ...]  # the nodes on each path, from head to tail; the most important path first
 
 
 @dataclass(frozen=True)
 class SharedTuple:
-    """A edge type and an entity that it leads to, from the tail and from reference tails alike."""
+    """An edge type and the entity it leads to, from the tail and from reference tails alike."""
 
     edge_type: int
     entity: int
     support: int  # reference tails that have it
     references: int
-    weight: float  # what the score loses without the tail's fact; below zero, it speaks against the answer
+    weight: float  # what the score loses without the tail's fact; if negative, it speaks against the answer
 
 
 Piece = TypeVar("Piece", Rule, SharedTuple)
 
 
 def strongest_first(pieces: list[Piece]) -> tuple[Piece, ...]:
-    """What speaks for an answer, the weightiest first, then what speaks against it, the weightiest first."""
+    """Evidence for an answer, the strongest first, then evidence against it, the strongest first."""
     return tuple(sorted(pieces, key=lambda piece: (piece.weight < 0, -abs(piece.weight), -piece.support)))
 
 
 @dataclass(frozen=True)
 class SimilarReference:
-    """A reference, and how like the head its head is and how like the tail its tail is, from 0 to 1."""
+    """A reference, and the similarity of its head to the head and of its tail to the tail, from 0 to 1."""
 
     head: int
     tail: int
@@ -51,7 +51,7 @@ class SimilarReference:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What speaks for a tail, the weightiest first, and then what speaks against it, the weightiest first."""
+    """Evidence for a tail, the strongest first, and then against it, the strongest first."""
 
     score: float
     rules: tuple[Rule, ...]
@@ -59,7 +59,7 @@ class Evidence:
     most_similar: SimilarReference
 
     def scaled(self, factor: float) -> Evidence:
-        """The same where scores count so many times as much; what then counts for nothing is no evidence."""
+        """The same evidence with scores and weights multiplied by a factor; with 0, there is none left."""
         rules = (replace(rule, weight=factor * rule.weight) for rule in self.rules if factor)
         shared = (replace(each, weight=factor * each.weight) for each in self.shared if factor)
         return replace(self, score=factor * self.score, rules=tuple(rules), shared=tuple(shared))

@@ -53,9 +53,9 @@ def test_shared_tuples_and_the_most_similar_reference(explanation: Evidence) -> 
 
 def test_the_score_is_the_models() -> None:
     model = PathModel(path_network(), EvidenceGraph(np.array(FACTS), 11, 3))
-    relation = model.adapt(Support(REFERENCES))
-    score = model.score(relation, np.array([2]), np.arange(11))[0, 9]
-    assert explain_path(model, relation, 2, 9).score == pytest.approx(score.item(), abs=1e-5)
+    state = model.adapt(Support(REFERENCES))
+    score = model.score(state, np.array([2]), np.arange(11))[0, 9]
+    assert explain_path(model, state, 2, 9).score == pytest.approx(score.item(), abs=1e-5)
 
 
 class Explained(NamedTuple):
@@ -76,10 +76,10 @@ def explained(umls: FewShotDataset, model: PathModel) -> list[Explained]:
     found = []
     for task in (*umls.split("dev"), umls.split("test")[2]):
         references = Support(np.asarray(task.pairs[:3]))
-        relation = model.adapt(references)
+        state = model.adapt(references)
         for head in (int(task.pairs[3, 0]), int(task.pairs[-1, 0])):
-            tail = int(model.score(relation, np.array([head]), np.arange(model.graph.entity_count)).argmax())
-            evidence = explain_path(model, relation, head, tail, most=6)
+            tail = int(model.score(state, np.array([head]), np.arange(model.graph.entity_count)).argmax())
+            evidence = explain_path(model, state, head, tail, most=6)
             found.append(Explained(references, head, tail, evidence))
     return found
 

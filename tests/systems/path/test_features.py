@@ -50,7 +50,7 @@ def test_no_feature_sees_the_hidden_relation(umls: FewShotDataset) -> None:
 
 
 @pytest.mark.parametrize("most", [50_000, 7])
-def test_features_do_not_depend_on_company_or_what_was_asked_before(
+def test_features_do_not_depend_on_the_batch_or_earlier_calls(
     umls: FewShotDataset, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hire.systems.path.features.MAX_KEPT", most)

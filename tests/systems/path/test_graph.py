@@ -22,7 +22,7 @@ def graph_of(triples: list[tuple[int, int, int]], settings: EvidenceSettings | N
 
 
 def edges_of(triples: list[tuple[int, int, int]], hidden: int | None = None) -> set[tuple[int, int, int]]:
-    """All edges, written down plainly: source, edge type, target."""
+    """All edges as (source, edge type, target), by plain loops."""
     seen = {triple for triple in triples if triple[1] != hidden}
     return seen | {(tail, relation + RELATIONS, head) for head, relation, tail in seen}
 
@@ -55,7 +55,7 @@ def test_edges_and_counts_are_those_of_plain_loops(triples: list[tuple[int, int,
 
 @settings(max_examples=30, deadline=None)
 @given(TRIPLES)
-def test_what_occurs_together(triples: list[tuple[int, int, int]]) -> None:
+def test_co_occurrence_and_agreement_are_those_of_plain_loops(triples: list[tuple[int, int, int]]) -> None:
     graph, edges = graph_of(triples), edges_of(triples)
     edge_types = range(2 * RELATIONS)
     pairs = {

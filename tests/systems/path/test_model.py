@@ -64,20 +64,20 @@ def test_many_heads_are_scored_as_one_by_one(umls: FewShotDataset, monkeypatch: 
     monkeypatch.setattr("hire.systems.path.model.PAIRS_AT_ONCE", 200)
     model = PathModel(path_network(), EvidenceGraph.of(umls))
     pairs = np.asarray(umls.split("dev")[0].pairs)
-    relation = model.adapt(Support(pairs[:3]))
+    state = model.adapt(Support(pairs[:3]))
     heads = pairs[[9, 4, 9, 5, 6, 7], 0]
-    together = model.score(relation, heads, np.arange(90))
+    together = model.score(state, heads, np.arange(90))
     for head, row in zip(heads, together, strict=True):
-        assert torch.allclose(model.score(relation, head[None], np.arange(90))[0], row, atol=1e-4)
+        assert torch.allclose(model.score(state, head[None], np.arange(90))[0], row, atol=1e-4)
 
 
 def test_tails_in_any_order_and_again(umls: FewShotDataset) -> None:
     model = PathModel(path_network(), EvidenceGraph.of(umls))
     pairs = np.asarray(umls.split("dev")[1].pairs)
-    relation = model.adapt(Support(pairs[:3]))
+    state = model.adapt(Support(pairs[:3]))
     tails = np.array([30, 7, 99, 7])
-    scores = model.score(relation, pairs[:2, 0], tails)
-    assert torch.allclose(scores, model.score(relation, pairs[:2, 0], np.arange(135))[:, tails], atol=1e-4)
+    scores = model.score(state, pairs[:2, 0], tails)
+    assert torch.allclose(scores, model.score(state, pairs[:2, 0], np.arange(135))[:, tails], atol=1e-4)
 
 
 def test_a_head_and_a_tail_without_any_fact_have_a_score() -> None:

@@ -72,13 +72,13 @@ def test_features_are_about_those_of_the_graph_without_the_facts(umls: FewShotDa
     assert np.abs(estimated - really).max() < 0.02
 
 
-@pytest.mark.parametrize("number", [1, 30])
-def test_references_that_lose_facts_are_read_anew(umls: FewShotDataset, number: int) -> None:
+@pytest.mark.parametrize("count", [1, 30])
+def test_references_that_lose_facts_are_read_anew(umls: FewShotDataset, count: int) -> None:
     graph = EvidenceGraph.of(umls)
     references = np.asarray(umls.split("dev")[1].pairs[:3])
     evidence = ReferenceEvidence(graph, references)
     facts = umls.graph.triples[np.isin(umls.graph.triples[:, [0, 2]], references).any(axis=1)]
-    found = evidence.without(facts[:: len(facts) // number][:number])
+    found = evidence.without(facts[:: len(facts) // count][:count])
     anew = ReferenceEvidence(found.graph, references)
     everyone = np.arange(graph.entity_count)
     assert (found.edge_features != evidence.edge_features).any()

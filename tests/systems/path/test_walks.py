@@ -13,25 +13,25 @@ from hire.systems.path.settings import EvidenceSettings
 from hire.systems.path.walks import HOPS, PAIR_FEATURES, TailInputs, Tails, Walks, walks
 from tests.systems.path.test_graph import ENTITIES, TRIPLES, edges_of, graph_of
 
-Path = tuple[tuple[int, ...], tuple[int, ...]]  # edge types, and the entities before each
+Path = tuple[tuple[int, ...], tuple[int, ...]]  # edge types, and the node before each
 
 
 def paths_of(walked: Walks, query: int, pair: int) -> set[Path]:
     """All walks from a query's head to a pair's tail, whether they wait or not."""
     found: set[Path] = set()
 
-    def back(hop: int, position: int, edge_types: tuple[int, ...], entities: tuple[int, ...]) -> None:
+    def back(hop: int, position: int, edge_types: tuple[int, ...], nodes: tuple[int, ...]) -> None:
         if hop < 0:
             if position == query:
-                found.add((edge_types, entities))
+                found.add((edge_types, nodes))
             return
         layer = walked.layers[hop]
         if walked.stays[hop][position] >= 0:
-            back(hop - 1, int(walked.stays[hop][position]), edge_types, entities)
+            back(hop - 1, int(walked.stays[hop][position]), edge_types, nodes)
         for edge in (layer.targets == position).nonzero()[:, 0].tolist():
             source = int(layer.sources[edge])
-            entity = int(walked.nodes[hop][source])
-            back(hop - 1, source, (int(layer.edge_types[edge]), *edge_types), (entity, *entities))
+            node = int(walked.nodes[hop][source])
+            back(hop - 1, source, (int(layer.edge_types[edge]), *edge_types), (node, *nodes))
 
     for position in (walked.reached == pair).nonzero()[:, 0].tolist():
         back(HOPS - 1, position, (), ())
@@ -39,16 +39,16 @@ def paths_of(walked: Walks, query: int, pair: int) -> set[Path]:
 
 
 def plain_paths(edges: set[tuple[int, int, int]], head: int, tail: int) -> set[Path]:
-    """The same, written down plainly."""
+    """The same, by plain recursion."""
     found: set[Path] = set()
 
-    def on(entity: int, edge_types: tuple[int, ...], entities: tuple[int, ...]) -> None:
-        if entity == tail:
-            found.add((edge_types, entities))
+    def on(node: int, edge_types: tuple[int, ...], nodes: tuple[int, ...]) -> None:
+        if node == tail:
+            found.add((edge_types, nodes))
         if len(edge_types) < HOPS:
             for source, edge_type, target in edges:
-                if source == entity:
-                    on(target, (*edge_types, edge_type), (*entities, entity))
+                if source == node:
+                    on(target, (*edge_types, edge_type), (*nodes, node))
 
     on(head, (), ())
     return found
@@ -88,7 +88,7 @@ def test_walks_are_all_paths_of_three_hops_or_fewer(triples: list[tuple[int, int
             )
 
 
-def test_chosen_tails_are_seen_as_among_all(umls: FewShotDataset) -> None:
+def test_chosen_tails_have_the_same_features_as_among_all(umls: FewShotDataset) -> None:
     task = umls.split("dev")[0]
     evidence = ReferenceEvidence(EvidenceGraph.of(umls), task.pairs[:3])
     block = Tails.of(evidence, np.arange(40))
@@ -100,7 +100,7 @@ def test_chosen_tails_are_seen_as_among_all(umls: FewShotDataset) -> None:
     assert torch.equal(some.pairs, everything.pairs[torch.from_numpy(positions)])
 
 
-def test_tasks_behind_one_another_keep_their_walks() -> None:
+def test_concatenated_tasks_keep_their_walks() -> None:
     graph = graph_of([(0, 0, 1), (1, 1, 2), (2, 2, 3), (4, 0, 3), (3, 1, 5), (5, 2, 6), (6, 0, 0), (7, 1, 2)])
     parts, blocks = [], []
     for pairs in ([(0, 1), (2, 3)], [(4, 5), (6, 7)]):
@@ -113,8 +113,8 @@ def test_tasks_behind_one_another_keep_their_walks() -> None:
     assert len(inputs.features) == 10 and inputs.profile_owners.max() == 9
     for pair in range(10):
         moved = {
-            (tuple(edge_type - graph.edge_type_count for edge_type in edge_types), entities)
-            for edge_types, entities in paths_of(both, 2 + pair // 5, 10 + pair)
+            (tuple(edge_type - graph.edge_type_count for edge_type in edge_types), nodes)
+            for edge_types, nodes in paths_of(both, 2 + pair // 5, 10 + pair)
         }
         assert moved == paths_of(parts[1], pair // 5, pair)
 
@@ -129,7 +129,7 @@ def test_a_hub_is_reached_but_not_passed_by_the_middle_hop() -> None:
     assert not evidence.edge_features[:, EDGE_FEATURES.index("middle of three")].any()
 
 
-def test_an_entity_without_edges_is_reached_by_nothing() -> None:
+def test_an_entity_without_edges_is_reached_by_no_walk() -> None:
     evidence = ReferenceEvidence(graph_of([(0, 0, 1)]), np.array([(0, 1)]))
     walked = walks(evidence, np.array([ENTITIES - 1]), Tails.of(evidence, np.array([ENTITIES - 2])))
     assert not len(walked.layers[-1].edge_types)

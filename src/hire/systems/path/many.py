@@ -1,6 +1,6 @@
-"""Training of one path network on several graphs: what it learns holds for graphs that it has never seen.
+"""Training of one path network on several graphs, for graphs that it has never seen.
 
-No parameter belongs to an entity or a relation. Each step has tasks of one graph, drawn by the graphs' shares.
+No parameter belongs to an entity or a relation. The tasks of a step come from one graph, drawn by the graphs' shares.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hire.util.randomness import random_stream
 
 
 class TrainingGraph(NamedTuple):
-    """A dataset to learn from, and how often a step is about it."""
+    """A dataset to train on, and its share of the steps."""
 
     dataset: FewShotDataset
     share: float
@@ -54,11 +54,11 @@ class ManyGraphsTrainer(PathNetworkTrainer):
         )
 
     def graph_of(self, step: int) -> int:
-        """Which graph a step is about."""
+        """The index of the graph that a step draws its tasks from."""
         return int(random_stream(self.seed, "graphs", step).choice(len(self._shares), p=self._shares))
 
     def system(self) -> PathModel:
-        """The network with averaged weights, over the first graph."""
+        """The network with EMA weights, over the first graph."""
         return PathModel(self.averaged_network, self.evidence[0])
 
     def batch(self, step: int) -> PathBatch:
@@ -67,7 +67,7 @@ class ManyGraphsTrainer(PathNetworkTrainer):
 
 
 def without_types(dataset: FewShotDataset) -> FewShotDataset:
-    """A dataset as if nothing were known of types; all entities are candidates."""
+    """A dataset without its types; all entities are candidates."""
     graph = dataset.graph
     untyped = KnowledgeGraph(
         graph.entities, graph.relations, graph.triples, graph.offsets, graph.neighbors, graph.labels, None
@@ -79,7 +79,7 @@ def without_types(dataset: FewShotDataset) -> FewShotDataset:
 def training_graphs(
     datasets: Mapping[str, FewShotDataset], shares: Mapping[str, float], settings: PathSettings
 ) -> list[TrainingGraph]:
-    """Each dataset with its share; one that knows types is there with and without them, in equal parts."""
+    """Each dataset with its share; a dataset with types is used with and without them, in equal parts."""
     found = []
     for name, dataset in datasets.items():
         forms = [dataset] if dataset.graph.types is None else [dataset, without_types(dataset)]

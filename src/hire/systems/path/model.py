@@ -1,4 +1,4 @@
-"""The path model: ranks tails by the paths that lead to them and by what they share with the reference tails."""
+"""The path model: ranks tails by the paths that lead to them and by the tuples they share with reference tails."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ PAIRS_AT_ONCE = 24_000
 
 @dataclass(frozen=True)
 class PathState:
-    """A relation as its references show it."""
+    """What the references say about a relation."""
 
     evidence: ReferenceEvidence
-    weights: list[list[Tensor]]  # of each member, for every hop and for profiles
+    weights: list[list[Tensor]]  # of the edge types: for each member, for every hop and for profiles
     blocks: LastTails[tuple[Tails, list[Tensor]]] = field(default_factory=LastTails)
 
 
@@ -54,13 +54,13 @@ class PathModel(FewShotSystem):
 
     @classmethod
     def trainer(cls, dataset: FewShotDataset, settings: PathSettings, resources: Resources) -> PathTrainer:
-        """A trainer on pretend tasks."""
+        """A trainer on simulated tasks."""
         from hire.systems.path.trainer import PathTrainer
 
         return PathTrainer(dataset, settings, resources.device)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The network."""
+        """The weights of the network."""
         return dict(self.network.state_dict())
 
     @classmethod
@@ -71,25 +71,25 @@ class PathModel(FewShotSystem):
         tensors: dict[str, Tensor],
         device: torch.device | str = "cpu",
     ) -> PathModel:
-        """With the network that was saved, and the dataset's facts as evidence."""
+        """A model with the saved network, and the dataset's facts as evidence."""
         network = PathNetwork(settings.model)
         network.load_state_dict(tensors)
         return cls(network.to(device).eval(), EvidenceGraph.of(dataset, settings.evidence))
 
     def extended(self, graph: KnowledgeGraph) -> PathModel:
-        """The same with the new entities' facts as evidence."""
+        """The same model with the facts of new entities as evidence."""
         return PathModel(self.network, self.graph.extended(graph))
 
     @torch.no_grad()
     def adapt(self, support: Support) -> PathState:
-        """What the references say."""
+        """Find out what the references say."""
         self.network.eval()
         evidence = ReferenceEvidence(self.graph, support.pairs, support.relation)
         features = torch.from_numpy(evidence.edge_features).to(self.device)
         return PathState(evidence, [member.weigh(features) for member in self.network.members])
 
     def explain(self, state: PathState, head: int, tail: int, *, most: int = 10) -> Evidence:
-        """Rules with their paths, what the tail shares with reference tails, and the most similar reference."""
+        """Rules with their paths, tuples shared with reference tails, and the most similar reference."""
         from hire.systems.path.explain import explain_path
 
         return explain_path(self, state, head, tail, most=most)
@@ -107,33 +107,33 @@ class PathModel(FewShotSystem):
             scores[start : start + at_once] = self.pair_scores(state, block, walked, described).view(len(some), -1)
         return scores[torch.from_numpy(positions)]
 
-    def _block(self, relation: PathState, entities: IntArray) -> tuple[Tails, list[Tensor]]:
-        """Some entities as tails, and what each member makes of them."""
-        block = Tails.of(relation.evidence, entities)
-        return block, self._describe(relation, block)
+    def _block(self, state: PathState, entities: IntArray) -> tuple[Tails, list[Tensor]]:
+        """Some entities as tails, and their part of each member's read-out."""
+        block = Tails.of(state.evidence, entities)
+        return block, self._describe(state, block)
 
-    def _describe(self, relation: PathState, block: Tails) -> list[Tensor]:
+    def _describe(self, state: PathState, block: Tails) -> list[Tensor]:
         inputs = on_device(block.inputs, self.device)
         return [
             member.describe(weights, inputs)
-            for member, weights in zip(self.network.members, relation.weights, strict=True)
+            for member, weights in zip(self.network.members, state.weights, strict=True)
         ]
 
     def pair_scores(
         self,
-        relation: PathState,
+        state: PathState,
         block: Tails,
         walked: Walks,
         described: list[Tensor] | None = None,
-        counted: Sequence[Tensor] | None = None,
+        edge_mask: Sequence[Tensor] | None = None,
     ) -> Tensor:
-        """The mean score of the members for each pair of some walks to a block of tails, [pairs]."""
+        """The mean score of the members for each pair of some walks and a block of tails, [pairs]."""
         degrees = block.inputs.features[:, DEGREE].to(self.device)
         walked = on_device(walked, self.device)
         of_members = [
-            member(weights, of_tails, degrees, walked, counted)
+            member(weights, of_tails, degrees, walked, edge_mask)
             for member, weights, of_tails in zip(
-                self.network.members, relation.weights, described or self._describe(relation, block), strict=True
+                self.network.members, state.weights, described or self._describe(state, block), strict=True
             )
         ]
         return torch.stack(of_members).mean(dim=0).cpu()

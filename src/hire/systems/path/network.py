@@ -1,4 +1,4 @@
-"""The path level: message passing from a head over the graph, each edge type weighted by what references say of it.
+"""The path level: message passing from a head over the graph, with edge types weighted by what references say.
 
 In the manner of NBFNet (Zhu et al., 2021), conditioned on a handful of references instead of a relation.
 """
@@ -19,26 +19,27 @@ DEGREE = FEATURE["degree"]
 
 
 class PathMember(nn.Module):
-    """One network: weights for each edge type, three hops, and a read-out for each pair of head and tail."""
+    """One network: weights of each edge type, three hops, and a read-out for each pair of head and tail."""
 
     def __init__(self, settings: PathModelSettings) -> None:
         super().__init__()
         self.settings = settings
         channels, width = settings.channels, settings.readout_width
+        # Of edge types: a hidden layer, then the weights for each hop. Trained weights are stored by these names.
         self.kinds = nn.Linear(len(EDGE_FEATURES), settings.edge_width)
         self.kind_weights = nn.ModuleList(nn.Linear(settings.edge_width, channels) for _ in range(HOPS))
         self.profile_weights = nn.Linear(settings.edge_width, settings.profile_channels)
         self.start = nn.Parameter(0.5 * torch.randn(channels))
         self.start_features = nn.Linear(len(ENTITY_FEATURES), channels)
-        # Exponents, after a sigmoid: how much a message thins out by the degree and the fan-outs of what it passes.
+        # Exponents, after a sigmoid: how much degree and fan-outs along its way weaken a message.
         spread = torch.linspace(-2, 2, channels)
         self.thinning = nn.Parameter(
             torch.stack([spread[torch.randperm(channels)] for _ in range(3 * HOPS)]).view(HOPS, 3, channels)
         )
         self.updates = nn.ModuleList(nn.Linear(2 * channels, channels, bias=False) for _ in range(HOPS))
         self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in range(HOPS - 1))
-        self.gate = nn.Linear(len(ENTITY_FEATURES), channels)  # by what is passed in the first hop
-        # The read-out: one linear output and a hidden layer, in two parts that are added.
+        self.gate = nn.Linear(len(ENTITY_FEATURES), channels)  # by the nodes that the first hop leads to
+        # The read-out: a linear output and a hidden layer, each the sum of a part for the pair and one for the tail.
         self.of_pairs = nn.Linear(2 * channels + len(PAIR_FEATURES), 1 + width)
         tail_inputs = settings.profile_channels + len(ENTITY_FEATURES) + len(TASK_FEATURES)
         self.of_tails = nn.Linear(tail_inputs, 1 + width, bias=False)
@@ -58,7 +59,7 @@ class PathMember(nn.Module):
         return weights if seen is None else [weight * seen[:, None] for weight in weights]
 
     def describe(self, weights: list[Tensor], tails: TailInputs) -> Tensor:
-        """What the read-out knows of each tail before a head is known, [tails, readout width + 1]."""
+        """The part of the read-out that depends on the tail alone, [tails, readout width + 1]."""
         profile = tails.features.new_zeros(len(tails.features), self.settings.profile_channels)
         messages = weights[HOPS].index_select(0, tails.profile_edge_types) * tails.profile_counts[:, None]
         profile = torch.asinh(profile.index_add(0, tails.profile_owners, messages))
@@ -71,46 +72,46 @@ class PathMember(nn.Module):
         described: Tensor,
         degrees: Tensor,
         walks: Walks,
-        counted: Sequence[Tensor] | None = None,
+        edge_mask: Sequence[Tensor] | None = None,
     ) -> Tensor:
-        """The score of each pair, [pairs], from degrees [tails] and what `describe` said of the tails.
+        """The score of each pair, [pairs], from degrees [tails] and the result of `describe` for the tails.
 
-        counted [edges] tells of each hop's edges how far they count; without it, all do.
+        edge_mask holds a factor [edges] for the edges of each hop; without it, all edges count fully.
         """
         state = self.start + self.start_features(walks.heads)  # [queries, channels]
         for hop in range(HOPS - 1):
-            edge_weights = self._edge_weights(hop, weights[hop], walks.layers[hop], counted)
+            edge_weights = self._edge_weights(hop, weights[hop], walks.layers[hop], edge_mask)
             arrived = self._pass(hop, state, edge_weights, walks.layers[hop], *walks.degrees[hop : hop + 2])
             arrived = F.gelu(self.norms[hop](arrived))
             if hop == 0:
                 arrived = arrived * (1 + self.gate(walks.near))
             state = arrived + _staying(state, walks.stays[hop])
-        edge_weights = self._edge_weights(HOPS - 1, weights[HOPS - 1], walks.layers[-1], counted)
+        edge_weights = self._edge_weights(HOPS - 1, weights[HOPS - 1], walks.layers[-1], edge_mask)
         of_tails = degrees.index_select(0, walks.tails.index_select(0, walks.reached))
         last = self._pass(HOPS - 1, state, edge_weights, walks.layers[-1], walks.degrees[-1], of_tails)
         return self._read_out(described, walks, torch.cat([last, _staying(state, walks.stays[-1])], dim=-1))
 
     def _read_out(self, described: Tensor, walks: Walks, arrived: Tensor) -> Tensor:
-        """The score of each pair, [pairs], from what arrived at the reached ones, [reached, 2 * channels]."""
+        """The score of each pair, [pairs], from the messages that arrived at reached pairs, [reached, 2 * channels]."""
         of_walks, of_pairs = self.of_pairs.weight[:, : arrived.shape[1]], self.of_pairs.weight[:, arrived.shape[1] :]
         inputs = torch.addmm(described.index_select(0, walks.tails), walks.pairs, of_pairs.t())
         inputs.index_add_(0, walks.reached, F.linear(arrived, of_walks))
-        # The linear output is column 0. Taking it off after the activation keeps the memory in one piece.
+        # The linear output is column 0. Slicing it off after the activation keeps the memory contiguous.
         hidden = F.dropout(F.gelu(inputs)[:, 1:], self.settings.dropout, self.training)
         hidden = F.dropout(F.gelu(self.hidden(hidden)), self.settings.dropout, self.training)
         scores: Tensor = inputs[:, 0] + self.last(hidden)[:, 0]
         return scores
 
-    def _edge_weights(self, hop: int, weights: Tensor, layer: Layer, counted: Sequence[Tensor] | None) -> Tensor:
+    def _edge_weights(self, hop: int, weights: Tensor, layer: Layer, edge_mask: Sequence[Tensor] | None) -> Tensor:
         """What each edge multiplies messages by, [edges, channels]: the weight of its type, less for large fan-outs."""
         thinned = torch.exp(-layer.log_fan_outs @ torch.sigmoid(self.thinning[hop, 1:]))
         edge_weights = weights.index_select(0, layer.edge_types) * thinned
-        return edge_weights if counted is None else edge_weights * counted[hop][:, None]
+        return edge_weights if edge_mask is None else edge_weights * edge_mask[hop][:, None]
 
     def _pass(
         self, hop: int, state: Tensor, edge_weights: Tensor, layer: Layer, before: Tensor, after: Tensor
     ) -> Tensor:
-        """What arrives at each entity of a layer from the one before, by their degrees, [entities, channels]."""
+        """The messages that arrive at each node of a layer, given the degrees in both layers, [nodes, channels]."""
         state = state * torch.exp(-self.settings.degree_scale * before[:, None] @ torch.sigmoid(self.thinning[hop, :1]))
         messages = state.index_select(0, layer.sources) * edge_weights
         arrived = torch.asinh(
@@ -124,7 +125,7 @@ class PathMember(nn.Module):
 
 
 class PathNetwork(nn.Module):
-    """Some networks with the same inputs, whose scores are averaged."""
+    """An ensemble of networks with the same inputs, whose scores are averaged."""
 
     def __init__(self, settings: PathModelSettings) -> None:
         super().__init__()
@@ -155,6 +156,6 @@ class PathNetwork(nn.Module):
 
 
 def _staying(state: Tensor, stays: Tensor) -> Tensor:
-    """The states of what stays from the layer before; zero for what is new."""
+    """The states of nodes that were in the previous layer too; zero for the others."""
     padded = torch.cat([state, state.new_zeros(1, state.shape[1])])
     return padded.index_select(0, torch.where(stays >= 0, stays, len(state)))

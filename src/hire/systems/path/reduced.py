@@ -1,4 +1,4 @@
-"""The graph as it would be without a few of its facts, to see what a score owes to them."""
+"""The graph without a few of its facts, to measure what a score owes to them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ NOTABLE_SHARE = 0.05  # of a relation's facts
 
 
 class ReducedGraph(EvidenceGraph):
-    """A view of a graph without some facts [n, 3], head, relation and tail of each, in both directions.
+    """A view of a graph without some facts [n, 3] (head, relation, tail), in both directions.
 
-    It costs as much as there are facts to leave out, however large the graph is. Walks, profiles, degrees and fan-outs
-    are those of the graph without the facts, and so are the sizes of relations, where it makes a difference. What is
-    counted over the whole graph besides, such as co-occurrence, stays as it is: a few facts do not change it by much.
+    Its cost depends on the number of facts to leave out, not on the size of the graph. Walks, profiles, degrees and
+    fan-outs are those of the graph without the facts, and so are the sizes of relations where it makes a difference.
+    Other statistics of the whole graph, such as co-occurrence, stay as they are: a few facts hardly change them.
     """
 
     def __init__(self, graph: EvidenceGraph, facts: IntArray) -> None:
@@ -26,33 +26,33 @@ class ReducedGraph(EvidenceGraph):
         edge_types = np.concatenate([relations, relations + graph.relation_count])
         self._entries_less, less = np.unique(graph._entries(sources, edge_types), return_counts=True)
         self._counts_left = graph.profile_counts[self._entries_less] - less
-        self.ends, self._degrees_less = np.unique(sources, return_counts=True)  # the nodes that lose an edge
-        # Of a hub not all edges are walked, so a fact may have an edge in one direction only, or in none.
+        self.ends, self._degrees_less = np.unique(sources, return_counts=True)  # nodes that lose edges
+        # Not all edges of a hub are walked, so a fact may have an edge in one direction only, or none.
         edges = graph.leaving_over(sources, edge_types)
         same = graph.targets[edges.ids] == targets[edges.owners]
         self._removed = np.unique(edges.ids[same])
         lost = np.bincount(edge_types, minlength=graph.edge_type_count)
-        self.shrinks = bool((lost > NOTABLE_SHARE * graph.edge_counts).any())  # whether some relation is much smaller
+        self.shrinks = bool((lost > NOTABLE_SHARE * graph.edge_counts).any())  # some relation is notably smaller
         if self.shrinks:
             empty = self._entries_less[self._counts_left == 0]
             self.edge_counts = graph.edge_counts - lost
             self.source_counts = graph.source_counts - np.bincount(
                 graph.profile_edge_types[empty], minlength=graph.edge_type_count
             )
-            self.__dict__.pop("idf", None)  # follows from the sources
+            self.__dict__.pop("idf", None)  # depends on source_counts
 
     @property
     def removed(self) -> tuple[NDArray[np.int64], IntArray, IntArray]:
-        """The edges that are left out: source, edge type and target of each."""
+        """The edges that are left out: their sources, edge types and targets."""
         sources = np.searchsorted(self.offsets, self._removed, side="right") - 1
         return sources, self.edge_types[self._removed], self.targets[self._removed]
 
     def leaving(self, nodes: IntArray, hidden: int | None = None) -> Edges:
-        """The edges that leave some nodes, but those of a hidden relation."""
+        """The edges that leave some nodes, except those of a hidden relation."""
         return self._present(super().leaving(nodes, hidden))
 
     def leaving_over(self, nodes: IntArray, edge_types: IntArray | int) -> Edges:
-        """The edges of one type, of each its own or of all the same, that leave some nodes."""
+        """The edges of a given type that leave some nodes; the type is the same for all nodes, or one for each."""
         return self._present(super().leaving_over(nodes, edge_types))
 
     def _present(self, edges: Edges) -> Edges:
@@ -60,18 +60,18 @@ class ReducedGraph(EvidenceGraph):
         return edges if present.all() else Edges(edges.owners[present], edges.ids[present])
 
     def profiles(self, nodes: IntArray, hidden: int | None = None) -> Edges:
-        """The entries of some nodes' profiles, but those of a hidden relation."""
+        """The entries of some nodes' profiles, except those of a hidden relation."""
         entries = super().profiles(nodes, hidden)
         present = self.entry_counts(entries.ids) > 0
         return Edges(entries.owners[present], entries.ids[present])
 
     def entry_counts(self, entries: IntArray) -> NDArray[np.int64]:
-        """How many edges some entries of profiles stand for."""
+        """The number of edges that each of some profile entries stands for."""
         positions = positions_in(self._entries_less, entries)
         return np.where(positions >= 0, self._counts_left[positions], self.profile_counts[entries])
 
     def log_fan_outs_of(self, edges: IntArray) -> FloatArray:
-        """Of each edge the logarithm of the fan-out at its source and at its target, [edges, 2]."""
+        """The logarithm of each edge's fan-out at its source and at its target, [edges, 2]."""
         at_source = np.searchsorted(self._profile_starts, edges, side="right") - 1
         at_target = self._entries(self.targets[edges], self.inverse(self.edge_types[edges]))
         log_fan_outs = self.log_fan_outs[edges]
@@ -82,6 +82,6 @@ class ReducedGraph(EvidenceGraph):
         return log_fan_outs
 
     def degrees_of(self, nodes: IntArray) -> NDArray[np.int64]:
-        """The number of edges that leave some nodes."""
+        """The number of edges that leave each of some nodes."""
         positions = positions_in(self.ends, nodes)
         return self.degrees[nodes] - np.where(positions >= 0, self._degrees_less[positions], 0)

@@ -1,4 +1,4 @@
-"""The paths of one, two and three hops that link references, and the rules that can be read off them."""
+"""The paths of one, two and three hops that link references, and the rules that follow from them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from hire.systems.path.graph import EvidenceGraph
 from hire.util.arrays import FloatArray, IntArray, positions_in
 
-PATH_FEATURES = (  # of each edge type and a pair; in the mean over references, the first is a share of them
+PATH_FEATURES = (  # of an edge type and a pair
     "links",  # it links the head to the tail
-    "link confidence",  # the same, divided by the number of entities it links the head to
-    "at heads",  # it leaves the head for another entity than the tail
-    "at tails",  # it leads to the tail from another entity than the head
+    "link confidence",  # the same, divided by its fan-out at the head
+    "at heads",  # it leads from the head to a node other than the tail
+    "at tails",  # it leads to the tail from a node other than the head
     "first of two",  # it is the first hop of a two-hop path
     "first of two, confidence",  # the share of its edges that lead on to the tail
     "last of two",
@@ -27,21 +27,21 @@ PATH_FEATURES = (  # of each edge type and a pair; in the mean over references, 
 
 @dataclass(frozen=True)
 class PairPaths:
-    """What the paths between a head and a tail say of each edge type."""
+    """The paths between a head and a tail, as features of each edge type."""
 
     features: FloatArray  # [PATH_FEATURES, edge types]
     linked: NDArray[np.bool_]  # [3]: whether there are paths of one, two and three hops
     two_hops: NDArray[np.int64]  # [paths]: the distinct two-hop paths, first edge type * edge types + second
-    ends: NDArray[np.float64]  # [paths]: how many ends each of them has from the head
+    ends: NDArray[np.float64]  # [paths]: the number of ends that each has from the head
 
 
 def paths_between(graph: EvidenceGraph, head: int, tail: int, hidden: int | None = None) -> PairPaths:
-    """Walk all paths between a head and a tail that pass neither in between."""
+    """Collect all paths between a head and a tail that pass neither of them in between."""
     count = graph.edge_type_count
     out, back = (graph.leaving(np.array([entity]), hidden).ids for entity in (head, tail))
     first, middles = graph.edge_types[out], graph.targets[out]
     last, sources = graph.inverse(graph.edge_types[back]), graph.targets[back]
-    # Of a hub not all edges are walked, so a link may be seen from one side only.
+    # Not all edges of a hub are walked, so a link may be seen from one side only.
     links = _present(np.concatenate([first[middles == tail], last[sources == head]]), count)
     fan_outs = np.maximum(graph.counts(np.full(count, head), np.arange(count)), 1)
     first, middles = first[middles != tail], middles[middles != tail]
@@ -68,7 +68,7 @@ def paths_between(graph: EvidenceGraph, head: int, tail: int, hidden: int | None
 def _two_hops(
     graph: EvidenceGraph, first: IntArray, middles: IntArray, last: IntArray, sources: IntArray, hidden: int | None
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The distinct two-hop paths, first hops joined with last ones, and how many ends each has from the head."""
+    """The distinct two-hop paths, joined from first and last hops, and the number of ends each has from the head."""
     order = np.argsort(sources, kind="stable")
     starts, stops = (np.searchsorted(sources[order], middles, side=side) for side in ("left", "right"))
     lengths = stops - starts
@@ -91,11 +91,11 @@ class Rules:
 
     keys: NDArray[np.int64]  # [rules]: first edge type * edge types + second, sorted
     support: FloatArray  # [rules]: the share of references that the path links
-    confidence: FloatArray  # [rules]: the same, divided by how many ends the path has from their heads
+    confidence: FloatArray  # [rules]: the same, divided by the number of ends that the path has from their heads
 
     @classmethod
     def of(cls, references: list[PairPaths]) -> Rules:
-        """The rules of some references."""
+        """The rules that follow from the paths of some references."""
         keys, positions = np.unique(np.concatenate([paths.two_hops for paths in references]), return_inverse=True)
         ends = np.concatenate([paths.ends for paths in references])
         support = np.bincount(positions, minlength=len(keys)) / len(references)
@@ -104,5 +104,5 @@ class Rules:
 
 
 def _present(edge_types: IntArray, count: int) -> NDArray[np.bool_]:
-    """Which edge types occur, [count]."""
+    """Which of `count` edge types occur, [count]."""
     return np.bincount(edge_types, minlength=count) > 0

@@ -1,4 +1,4 @@
-"""Pretend few-shot tasks over all known relations, each hidden while it is a task."""
+"""Simulated few-shot tasks over all known relations, each hidden while it is a task."""
 
 from __future__ import annotations
 
@@ -21,25 +21,21 @@ from hire.util.arrays import IntArray, positions_in
 from hire.util.randomness import random_stream
 
 NEVER = -1e4  # a logit
-
-
-FEWEST_QUERIES = 5  # that a relation must have facts for, besides the references, to serve as a task
-
-
+FEWEST_QUERIES = 5  # facts that a relation needs besides the references to serve as a task
 IS_TAIL, POPULARITY, DEGREE = (ENTITY_FEATURES.index(name) for name in ("is a tail", "popularity", "degree"))
 
 
 class PathBatch(NamedTuple):
-    """Some tasks of a step; in each row of pairs the first tail is the true one."""
+    """The tasks of a step; in each row of pairs, the first tail is the true one."""
 
     edge_features: Tensor  # [tasks, edge types, features]
     tails: TailInputs
     walks: Walks
-    stands_for: Tensor  # [queries, width]: the logarithm of how many candidates each tail stands for
+    stands_for: Tensor  # [queries, width]: the logarithm of the number of candidates that each tail stands for
 
 
 class DrawnTask(NamedTuple):
-    """References, and queries with some of their candidates."""
+    """References, and queries with some candidates each."""
 
     evidence: ReferenceEvidence
     heads: IntArray  # [queries]
@@ -48,7 +44,7 @@ class DrawnTask(NamedTuple):
 
 
 class PathTasks:
-    """Draws pretend tasks by a seed and a step alone."""
+    """Draws simulated tasks, which depend only on a seed and a step."""
 
     def __init__(self, dataset: FewShotDataset, graph: EvidenceGraph, settings: PathTrainingSettings) -> None:
         self.graph = graph
@@ -68,7 +64,7 @@ class PathTasks:
         self._facts = Facts.of(np.insert(pairs, 1, owners, axis=1), graph.entity_count, len(self.tasks))
 
     def __len__(self) -> int:
-        """All facts of all tasks."""
+        """The number of facts of all tasks."""
         return len(self._facts.keys)
 
     def batch(self, step: int) -> PathBatch:
@@ -93,7 +89,7 @@ class PathTasks:
         )
 
     def draw(self, generator: np.random.Generator, index: int) -> DrawnTask:
-        """References, queries and their negatives of a task."""
+        """References, queries and negatives of the task at an index."""
         settings, graph = self.settings, self.graph
         task = self.tasks[index]
         shots = int(generator.choice(settings.shots))
@@ -104,12 +100,12 @@ class PathTasks:
         if len(pool) > settings.candidates:
             some = pool[generator.integers(0, len(pool), settings.candidates)]
             pool = np.unique(np.concatenate([some, references[:, 1]]))
-        appeal = self._appeal(evidence, queries[:, 0], pool)
-        appeal += 0.5 * generator.gumbel(size=appeal.shape)
+        difficulty = self._difficulty(evidence, queries[:, 0], pool)
+        difficulty += 0.5 * generator.gumbel(size=difficulty.shape)
         rows, true = self._facts.all_tails(queries[:, 0], index)
         positions = positions_in(pool, true)
         known = positions >= 0
-        appeal[rows[known], positions[known]] = -np.inf
+        difficulty[rows[known], positions[known]] = -np.inf
         hard, drawn = settings.hard_negatives, settings.random_negatives
         width = 1 + hard + drawn
         tails = np.full((len(queries), width), pool[0])
@@ -117,9 +113,9 @@ class PathTasks:
         tails[:, 0], weights[:, 0] = queries[:, 1], 0
         crowd = np.log(max(1.0, len(task.candidates) / len(pool)))
         for row in range(len(queries)):
-            false = np.flatnonzero(appeal[row] > -np.inf)
+            false = np.flatnonzero(difficulty[row] > -np.inf)
             if len(false) > hard:
-                false = false[np.argpartition(-appeal[row, false], hard)]
+                false = false[np.argpartition(-difficulty[row, false], hard)]
             best, rest = false[:hard], generator.permutation(false[hard:])[:drawn]
             tails[row, 1 : 1 + len(best)] = pool[best]
             weights[row, 1 : 1 + len(best)] = crowd
@@ -128,23 +124,23 @@ class PathTasks:
                 weights[row, 1 + hard : 1 + hard + len(rest)] = crowd + np.log((len(false) - hard) / len(rest))
         return DrawnTask(evidence, queries[:, 0], tails, weights)
 
-    def _appeal(self, evidence: ReferenceEvidence, heads: IntArray, pool: IntArray) -> NDArray[np.float64]:
-        """How hard each candidate may be to tell from the truth, [queries, pool]."""
+    def _difficulty(self, evidence: ReferenceEvidence, heads: IntArray, pool: IntArray) -> NDArray[np.float64]:
+        """How hard each candidate may be to tell from a true tail, [queries, pool]."""
         graph = self.graph
         position = np.full(graph.entity_count, -1)
         position[pool] = np.arange(len(pool))
-        appeal = np.zeros((len(heads), len(pool)))
-        owners, entities = np.arange(len(heads)), np.asarray(heads)
+        difficulty = np.zeros((len(heads), len(pool)))
+        owners, nodes = np.arange(len(heads)), np.asarray(heads)
         for hop, weight in enumerate((2.0, 1.0)):
             if hop:
-                passed = graph.passable(entities, evidence.hidden)
-                owners, entities = owners[passed], entities[passed]
-            edges = graph.leaving(entities, evidence.hidden)
-            owners, entities = owners[edges.owners], graph.targets[edges.ids]
-            inside = position[entities] >= 0
-            hits = np.bincount(owners[inside] * len(pool) + position[entities[inside]], minlength=appeal.size).reshape(
-                appeal.shape
+                passed = graph.passable(nodes, evidence.hidden)
+                owners, nodes = owners[passed], nodes[passed]
+            edges = graph.leaving(nodes, evidence.hidden)
+            owners, nodes = owners[edges.owners], graph.targets[edges.ids]
+            inside = position[nodes] >= 0
+            hits = np.bincount(owners[inside] * len(pool) + position[nodes[inside]], minlength=difficulty.size).reshape(
+                difficulty.shape
             )
-            appeal += weight * np.log1p(hits)
+            difficulty += weight * np.log1p(hits)
         features = evidence.entity_features(pool)
-        return appeal + 3 * features[:, IS_TAIL] + 1.5 * features[:, POPULARITY] + features[:, DEGREE]
+        return difficulty + 3 * features[:, IS_TAIL] + 1.5 * features[:, POPULARITY] + features[:, DEGREE]

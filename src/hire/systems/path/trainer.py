@@ -1,4 +1,4 @@
-"""Training of the path level: pretend few-shot tasks over all known relations, each hidden while it is a task."""
+"""Training of the path level: simulated few-shot tasks over all known relations, each hidden while it is a task."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class PathNetworkTrainer(SystemTrainer[PathBatch, PathNetwork]):
     device: torch.device
 
     def clipped(self) -> Iterable[nn.Module]:
-        """Each member by itself."""
+        """Each member on its own."""
         return self.network.members
 
     def loss(self, batch: PathBatch) -> Loss:
-        """Softmax over the true tail and its negatives, each with the weight of what it stands for."""
+        """Softmax over the true tail and its negatives, each weighted by the candidates that it stands for."""
         batch = on_device(batch, self.device)
         scores = self.network(batch.edge_features, batch.tails, batch.walks)  # [members, pairs]
         logits = scores.view(len(scores), *batch.stands_for.shape) + batch.stands_for
@@ -52,18 +52,18 @@ class PathTrainer(PathNetworkTrainer):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(training.seed)
             network = PathNetwork(self.settings.model).to(self.device)
-        of_one_epoch = len(self.tasks) / (training.tasks * training.queries)
+        epoch_steps = len(self.tasks) / (training.tasks * training.queries)
         super().__init__(
             self.settings.optimizer,
-            steps=min(training.steps, math.ceil(training.epochs * of_one_epoch)),
+            steps=min(training.steps, math.ceil(training.epochs * epoch_steps)),
             seed=training.seed,
             network=network,
         )
 
     def system(self) -> PathModel:
-        """The system as it is now, with averaged weights."""
+        """The current system, with EMA weights."""
         return PathModel(self.averaged_network, self.graph)
 
     def batch(self, step: int) -> PathBatch:
-        """Some tasks with references, queries and negatives."""
+        """Tasks with references, queries and negatives."""
         return self.tasks.batch(step)

@@ -20,7 +20,7 @@ PAIR_FEATURES = (  # of a head and a tail
     "rule support",  # the best of the two-hop rules that lead from head to tail
     "rule confidence",
     "rule confidence, sum",
-    "like one reference",  # head like its head and tail like its tail, by profile
+    "like one reference",  # head similar to its head and tail similar to its tail, by profile
     "shares with one reference",
 )
 HOPS = 3
@@ -28,33 +28,33 @@ HOPS = 3
 
 @dataclass(frozen=True)
 class Layer:
-    """Edges between the entities of a layer and those of the next."""
+    """The edges of one hop, from the nodes of a layer to those of the next."""
 
-    sources: Tensor  # [edges] int64: position among the entities of the layer before
-    edge_types: Tensor  # [edges] int64: with the number of the task times the number of edge types added
-    targets: Tensor  # [edges] int64: position among the entities of this layer; in the last, among the reached pairs
-    log_fan_outs: Tensor  # [edges, 2]
+    sources: Tensor  # [edges] int64: position among the nodes of the previous layer
+    edge_types: Tensor  # [edges] int64: index of the task * number of edge types + edge type
+    targets: Tensor  # [edges] int64: position among the nodes of this layer; after the last hop, among reached pairs
+    log_fan_outs: Tensor  # [edges, 2]: at the source, at the target
 
 
 @dataclass(frozen=True)
 class TailInputs:
-    """What a network is told of tails before a head is known."""
+    """The inputs of a network that depend on the tails, but not on the heads."""
 
-    features: Tensor  # [tails, features]: those of an entity, then those of the references as a whole
-    profile_owners: Tensor  # [entries] int64: of the edge types that leave the tails, which tail,
-    profile_edge_types: (
-        Tensor  # [entries] int64: which edge type, with the number of the task times that of edge types added,
-    )
-    profile_counts: Tensor  # [entries]: and the logarithm of 1 + how many
+    features: Tensor  # [tails, features]: those of the entity, then those of the references as a whole
+    profile_owners: Tensor  # [entries] int64: the tail that each profile entry belongs to
+    profile_edge_types: Tensor  # [entries] int64: index of the task * number of edge types + edge type
+    profile_counts: Tensor  # [entries]: log(1 + number of edges)
 
     @classmethod
     def joined(cls, parts: list[TailInputs], edge_type_count: int) -> TailInputs:
-        """The tails of several tasks behind one another."""
+        """The tails of several tasks, concatenated."""
         starts = np.cumsum([0, *(len(part.features) for part in parts[:-1])]).tolist()
         return cls(
             torch.cat([part.features for part in parts]),
-            _moved([part.profile_owners for part in parts], starts),
-            _moved([part.profile_edge_types for part in parts], [task * edge_type_count for task in range(len(parts))]),
+            _shifted([part.profile_owners for part in parts], starts),
+            _shifted(
+                [part.profile_edge_types for part in parts], [task * edge_type_count for task in range(len(parts))]
+            ),
             torch.cat([part.profile_counts for part in parts]),
         )
 
@@ -64,11 +64,11 @@ class Tails:
     """Some entities as possible tails of a task."""
 
     entities: NDArray[np.int64]  # [tails]
-    back: Edges  # the edges that leave them, which walks arrive on the other way round
+    back: Edges  # the edges that leave them; walks arrive over their inverses
     similarities: FloatArray  # [2, tails, shots]: to the reference tails, by profile and by shared tuples
     inputs: TailInputs
-    ends: NDArray[np.int64]  # the entities that a walk can have reached before its last hop, or end in
-    position: NDArray[np.int32]  # [entities]: of each entity among those, or -1
+    ends: NDArray[np.int64]  # the tails and their neighbors: where the last hop of a walk can start, or a walk can end
+    position: NDArray[np.int32]  # [entities]: the position of each entity in `ends`, or -1
 
     @classmethod
     def of(cls, evidence: ReferenceEvidence, entities: IntArray) -> Tails:
@@ -94,36 +94,38 @@ class Tails:
 
 @dataclass(frozen=True)
 class Walks:
-    """What a network needs to score pairs of heads and tails of one or several tasks."""
+    """The inputs of a network that depend on the heads, for pairs of heads and tails of one or several tasks."""
 
     layers: tuple[Layer, Layer, Layer]
-    nodes: tuple[IntArray, IntArray, IntArray]  # of the entities in layer 0 (the heads), 1 and 2
+    nodes: tuple[IntArray, IntArray, IntArray]  # entity ids in layer 0 (the heads), 1 and 2
     heads: Tensor  # [heads, features]
-    near: Tensor  # [entities of layer 1, features]
-    degrees: tuple[Tensor, Tensor, Tensor]  # log(1 + degree) / 5 of the entities of each layer
-    stays: tuple[Tensor, Tensor, Tensor]  # position in the layer before of what stays from there, or -1; [targets] each
-    reached: Tensor  # [reached] int64: the pairs whose tail some walk ends in; often few
+    near: Tensor  # [nodes of layer 1, features]
+    degrees: tuple[Tensor, Tensor, Tensor]  # log(1 + degree) / 5 of the nodes of each layer
+    stays: tuple[Tensor, Tensor, Tensor]  # [targets] each: position of the same node in the previous layer, or -1
+    reached: Tensor  # [reached] int64: the pairs whose tail is reached by a walk; often few
     tails: Tensor  # [pairs] int64: position of each pair's tail among the tails
     pairs: Tensor  # [pairs, features]
 
     @classmethod
     def joined(cls, parts: list[Walks], tail_counts: list[int], edge_type_count: int) -> Walks:
-        """The walks of several tasks behind one another."""
+        """The walks of several tasks, concatenated."""
         sizes = [[*map(len, part.nodes), len(part.reached), len(part.pairs)] for part in parts]
-        starts = np.cumsum([[0] * (HOPS + 2), *sizes[:-1]], axis=0).T.tolist()  # of each layer and pairs, in each part
-        edge_types = [task * edge_type_count for task in range(len(parts))]
+        starts = np.cumsum(
+            [[0] * (HOPS + 2), *sizes[:-1]], axis=0
+        ).T.tolist()  # of each layer and of the pairs, per part
+        first_types = [task * edge_type_count for task in range(len(parts))]
 
         def layer(hop: int) -> Layer:
             layers = [part.layers[hop] for part in parts]
             return Layer(
-                _moved([layer.sources for layer in layers], starts[hop]),
-                _moved([layer.edge_types for layer in layers], edge_types),
-                _moved([layer.targets for layer in layers], starts[hop + 1]),
+                _shifted([layer.sources for layer in layers], starts[hop]),
+                _shifted([layer.edge_types for layer in layers], first_types),
+                _shifted([layer.targets for layer in layers], starts[hop + 1]),
                 torch.cat([layer.log_fan_outs for layer in layers]),
             )
 
         def stays(hop: int) -> Tensor:
-            return _moved([part.stays[hop] for part in parts], starts[hop])
+            return _shifted([part.stays[hop] for part in parts], starts[hop])
 
         nodes = [np.concatenate([part.nodes[hop] for part in parts]) for hop in range(HOPS)]
         degrees = [torch.cat([part.degrees[hop] for part in parts]) for hop in range(HOPS)]
@@ -134,37 +136,37 @@ class Walks:
             torch.cat([part.near for part in parts]),
             (degrees[0], degrees[1], degrees[2]),
             (stays(0), stays(1), stays(2)),
-            _moved([part.reached for part in parts], starts[-1]),
-            _moved([part.tails for part in parts], np.cumsum([0, *tail_counts[:-1]]).tolist()),
+            _shifted([part.reached for part in parts], starts[-1]),
+            _shifted([part.tails for part in parts], np.cumsum([0, *tail_counts[:-1]]).tolist()),
             torch.cat([part.pairs for part in parts]),
         )
 
 
-def _moved(tensors: list[Tensor], by: list[int]) -> Tensor:
-    """Numbers of several parts behind one another, each part's moved by a number; -1 stays."""
+def _shifted(tensors: list[Tensor], by: list[int]) -> Tensor:
+    """The positions of several parts, concatenated, each part shifted by its own offset; -1 stays -1."""
     return torch.cat([torch.where(part >= 0, part + shift, part) for part, shift in zip(tensors, by, strict=True)])
 
 
 class _Hop(NamedTuple):
-    """Edges that are walked: from a position in one layer to a position in the next, and the edge's number."""
+    """Edges that are walked."""
 
-    sources: IntArray
-    targets: IntArray
-    edges: IntArray
+    sources: IntArray  # [edges]: position in one layer
+    targets: IntArray  # [edges]: position in the next layer
+    edges: IntArray  # [edges]: ids
 
 
 class _Reached(NamedTuple):
-    """Entities that walks have come to."""
+    """A layer: the nodes that walks have reached."""
 
-    queries: IntArray  # [n]: by the walks of which query
-    entities: IntArray  # [n]
-    stays: IntArray  # [n]: position in the layer before, where it was there already, or -1
+    queries: IntArray  # [n]: the query whose walks reach the node
+    nodes: IntArray  # [n]
+    stays: IntArray  # [n]: position in the previous layer if the node is there too, or -1
 
 
 def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: IntArray | None = None) -> Walks:
-    """The walks from each head [queries] to all tails, or to chosen ones [queries, width] by their position among them.
+    """The walks from each head [queries] to all tails, or to those at chosen positions [queries, width].
 
-    The pairs of head and tail are numbered row by row.
+    Pairs of head and tail are in row-major order.
     """
     graph = evidence.graph
     heads = np.asarray(heads, np.int64)
@@ -182,12 +184,12 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
     ends = ends_in >= 0
     ends[third.targets] = True
     reached = np.flatnonzero(ends)
-    of_heads, of_near = (_float(evidence.entity_features(entities)) for entities in (heads, near.entities))
-    degrees = (of_heads[:, FEATURE["degree"]], of_near[:, FEATURE["degree"]], _float(evidence.degrees(far.entities)))
+    of_heads, of_near = (_float(evidence.entity_features(nodes)) for nodes in (heads, near.nodes))
+    degrees = (of_heads[:, FEATURE["degree"]], of_near[:, FEATURE["degree"]], _float(evidence.degrees(far.nodes)))
     last = third._replace(targets=np.searchsorted(reached, third.targets))
     return Walks(
         (_layer(evidence, first), _layer(evidence, second), _layer(evidence, last, backwards=True)),
-        (heads, near.entities, far.entities),
+        (heads, near.nodes, far.nodes),
         of_heads,
         of_near,
         degrees,
@@ -223,21 +225,21 @@ def _first_hop(evidence: ReferenceEvidence, heads: IntArray) -> tuple[_Hop, _Rea
     near = np.unique(np.concatenate([keys, own]))
     stays = np.full(len(near), -1)
     stays[np.searchsorted(near, own)] = np.arange(len(heads))
-    queries, entities = np.divmod(near, graph.entity_count)
-    return _Hop(edges.owners, np.searchsorted(near, keys), edges.ids), _Reached(queries, entities, stays)
+    queries, nodes = np.divmod(near, graph.entity_count)
+    return _Hop(edges.owners, np.searchsorted(near, keys), edges.ids), _Reached(queries, nodes, stays)
 
 
 def _second_hop(
     evidence: ReferenceEvidence, near: _Reached, tails: Tails, wanted: NDArray[np.bool_]
 ) -> tuple[_Hop, _Reached, NDArray[np.int32]]:
-    """The hop to what is wanted, what is reached by it or was before, and its position in a table [queries, ends]."""
+    """The hop to wanted nodes, the layer of nodes reached by now, and their positions in it, [queries, ends]."""
     graph = evidence.graph
-    passed = np.flatnonzero(graph.passable(near.entities, evidence.hidden))
-    edges = graph.leaving(near.entities[passed], evidence.hidden)
+    passed = np.flatnonzero(graph.passable(near.nodes, evidence.hidden))
+    edges = graph.leaving(near.nodes[passed], evidence.hidden)
     starts = passed[edges.owners]
     cells = _cells(near.queries[starts], tails.position[graph.targets[edges.ids]], wanted)
     leads = np.flatnonzero(cells >= 0)
-    stay_cells = _cells(near.queries, tails.position[near.entities], wanted)
+    stay_cells = _cells(near.queries, tails.position[near.nodes], wanted)
     staying = np.flatnonzero(stay_cells >= 0)
     positions = np.full(wanted.size, -1, np.int32)
     positions[cells[leads]] = 0
@@ -254,7 +256,7 @@ def _second_hop(
 def _third_hop(
     evidence: ReferenceEvidence, arrivals: _Hop, tails: Tails, positions: NDArray[np.int32], width: int
 ) -> _Hop:
-    """The last hops whose start was reached; their edges are numbered as they leave the tails."""
+    """The last hops whose start was reached; their edges are those that leave the tails, to be inverted."""
     edges = tails.back.ids[arrivals.edges]
     sources = positions[arrivals.targets // width, tails.position[evidence.graph.targets[edges]]]
     arrives = np.flatnonzero(sources >= 0)
@@ -262,7 +264,7 @@ def _third_hop(
 
 
 def _cells(rows: IntArray, columns: IntArray, wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The number of each cell of a table, or -1 where the column is -1 or the cell not wanted."""
+    """The flat index of each cell of a table, or -1 where the column is -1 or the cell is not wanted."""
     cells = rows * wanted.shape[1] + columns
     return np.where((columns >= 0) & wanted.ravel()[np.where(columns >= 0, cells, 0)], cells, -1)
 
@@ -283,7 +285,7 @@ def _pair_features(
     is_head = (far.stays >= 0) & (near.stays[far.stays] >= 0)
     features[:, 1] = np.log1p(np.bincount(third.targets[is_head[third.sources]], minlength=len(features)))
     features[:, 2:5] = _rule_features(evidence, first, third, far.stays, len(features))
-    features[:, 5:] = _alike(evidence, heads, tails, columns)
+    features[:, 5:] = _reference_similarities(evidence, heads, tails, columns)
     return features
 
 
@@ -292,7 +294,7 @@ def _rule_features(
 ) -> FloatArray:
     """Support and confidence of the two-hop rules that lead to each pair's tail, [pairs, 3].
 
-    A path of two hops is a first hop, then a last one from where it led.
+    A path of two hops is a first hop followed by a last hop.
     """
     graph, rules = evidence.graph, evidence.rules
     middles = stays[third.sources]
@@ -312,8 +314,11 @@ def _rule_features(
     return np.column_stack([best.numpy(), np.arcsinh(total)]).astype(np.float32)
 
 
-def _alike(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: IntArray) -> FloatArray:
-    """How far one reference is like head and tail at once, by profile and by shared tuples, [pairs, 2]."""
+def _reference_similarities(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: IntArray) -> FloatArray:
+    """The similarity of each pair to its most similar reference, by profile and by shared tuples, [pairs, 2].
+
+    That is the product of the similarities of the heads and of the tails.
+    """
     of_heads = evidence.similarities(heads, HEAD)  # [2, queries, shots]
     best = np.zeros((2, *chosen.shape), np.float32)
     for shot in np.flatnonzero(of_heads.any(axis=(0, 1))):
