@@ -15,7 +15,7 @@ import numpy as np
 
 from hire.data.dataset import candidates_by_type
 from hire.data.open import open_dataset
-from hire.inference.candidates import Likeness
+from hire.inference.candidates import CandidateFinder
 from hire.training.settings import TeachingSettings
 from hire.util.arrays import IntArray
 
@@ -30,10 +30,10 @@ def main() -> None:
     options = parser.parse_args()
     dataset = open_dataset(options.dataset)
     teaching = TeachingSettings()
-    likeness = Likeness(dataset.graph, teaching.type_similarity)
+    finder = CandidateFinder(dataset.graph, teaching.type_similarity)
     tasks = [task for split in options.splits for task in dataset.split(split, max(SHOTS))]
     choices: dict[str, Callable[[IntArray], IntArray]] = {
-        "as teaching chooses": lambda tails: likeness.entities(tails, teaching.max_candidates)
+        "as teaching chooses": lambda tails: finder.entities(tails, teaching.max_candidates)
     }
     if dataset.graph.types is not None:
         choices["of the very types"] = lambda tails: candidates_by_type(dataset.graph, tails)

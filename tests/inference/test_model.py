@@ -45,7 +45,7 @@ def test_candidates_may_be_given(trained: TrainedModel) -> None:
     assert {answer.tail for answer in relation.predict("virus")} == {"plant", "animal"}
 
 
-def test_of_too_many_candidates_the_most_alike_are_ranked(trained: TrainedModel) -> None:
+def test_of_too_many_candidates_the_most_similar_are_ranked(trained: TrainedModel) -> None:
     trained = TrainedModel(trained.system, trained.dataset, teaching=TeachingSettings(max_candidates=20))
     relation = trained.teach(EXAMPLES)
     entities = trained.dataset.graph.entities
@@ -187,14 +187,14 @@ def test_entities_that_were_not_there_at_training(umls_run: Path) -> None:
     graph = model.dataset.graph
     count = len(graph.relations)
     facts: list[tuple[str, str, Direction]] = [
-        (graph.relations[kind % count], graph.entities[entity], "out" if kind < count else "in")
-        for kind, entity in graph.neighbors_of(graph.entities.id("virus"), None).tolist()
+        (graph.relations[edge_type % count], graph.entities[entity], "out" if edge_type < count else "in")
+        for edge_type, entity in graph.neighbors_of(graph.entities.id("virus"), None).tolist()
     ]
     wider = model.with_entities({"twin": facts, "far": [("isa", "twin", "out")], "near": [("isa", "plant", "in")]})
     relation = wider.teach([("bacterium", "organism"), ("fungus", "organism")])
     assert relation.predict("far", 3) and {"twin", "near"} <= {a.tail for a in relation.predict("plant", 1_000)}
-    numbers = np.array([wider.names.id(name) for name in ("twin", "virus", "temporal_concept")])
-    vectors = wider.system.vectors(numbers)
+    ids = np.array([wider.names.id(name) for name in ("twin", "virus", "temporal_concept")])
+    vectors = wider.system.vectors(ids)
     assert (vectors[0] - vectors[1]).norm() < (vectors[0] - vectors[2]).norm()
     assert relation.explain("twin", "organism").to_dict()["head"] == "twin"
     assert wider.search("twi")[0].entity == "twin" and len(model.dataset.graph.entities) == 135

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hire.inference.picture import MOST_ROWS, explanation_svg
+from hire.inference.picture import MAX_ROWS, explanation_svg
 from hire.util.svg import SIZES
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -30,14 +30,14 @@ def explanation(
 
 
 def rule(kinds: list[str], path: list[str], weight: float = 0.5, support: int = 1, paths: int = 1) -> dict[str, Any]:
-    return {"kinds": kinds, "paths": [path] * paths, **figures("linked as", weight, support)}
+    return {"kinds": kinds, "paths": [path] * paths, **metrics("linked as", weight, support)}
 
 
 def fact(relation: str, entity: str, weight: float = 0.5, support: int = 1) -> dict[str, Any]:
-    return {"relation": relation, "entity": entity, **figures("shared with", weight, support)}
+    return {"relation": relation, "entity": entity, **metrics("shared with", weight, support)}
 
 
-def figures(words: str, weight: float, support: int) -> dict[str, Any]:
+def metrics(words: str, weight: float, support: int) -> dict[str, Any]:
     against = "" if weight > 0 else "speaks against: "
     return {
         "words": f"{against}{words} {support} of 2 references",
@@ -84,9 +84,9 @@ def test_what_speaks_against_is_always_drawn_in_other_words_and_another_color() 
     rules = [*(rule([f"r{i}"], ["a", "b"], 2 - i / 10) for i in range(9)), rule(["no"], ["a", "b"], -0.7, 0)]
     shared = [*(fact(f"s{i}", "e", 2 - i / 10) for i in range(9)), fact("never", "e", -0.5)]
     texts, classes = drawn(explanation(rules, shared))
-    assert classes == 2 * [*["for"] * (MOST_ROWS - 1), "against"]
+    assert classes == 2 * [*["for"] * (MAX_ROWS - 1), "against"]
     assert {"no", "never", "-0.70: speaks against: linked as 0 of 2 references"} <= set(texts) and "r6" not in texts
-    assert drawn(explanation([rule(["no"], ["a", "b"], -0.7)] * 9, []))[1] == ["against"] * MOST_ROWS
+    assert drawn(explanation([rule(["no"], ["a", "b"], -0.7)] * 9, []))[1] == ["against"] * MAX_ROWS
 
 
 def test_what_no_reference_has_is_not_drawn_like_what_references_have() -> None:

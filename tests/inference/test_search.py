@@ -31,7 +31,7 @@ def names() -> EntityNames:
 
 
 def found(names: EntityNames, text: str, k: int = 10) -> list[str]:
-    return [names.graph.entities[number] for number in names.search(text, k)]
+    return [names.graph.entities[entity] for entity in names.search(text, k)]
 
 
 def test_an_entity_is_known_by_id_or_label(names: EntityNames) -> None:

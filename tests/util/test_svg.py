@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hire.sampling.picture import MOST_ROWS, context_svg
+from hire.sampling.picture import MAX_ROWS, context_svg
 from hire.util.svg import Label
 
 
@@ -29,7 +29,7 @@ def test_a_context_is_drawn_with_what_is_shared_marked() -> None:
 def test_many_neighbors_are_summed_up() -> None:
     neighbors = {"head": [{"relation": "r", "entity": f"e{i}", "number": i} for i in range(50)], "tail": []}
     svg = context_svg({"head": "A", "relation": "r", "tail": "B", "neighbors": neighbors, "shared": []})
-    assert f"… {50 - MOST_ROWS + 1} more" in svg and svg.count('class="dot"') == MOST_ROWS
+    assert f"… {50 - MAX_ROWS + 1} more" in svg and svg.count('class="dot"') == MAX_ROWS
 
 
 @given(st.text(st.characters(exclude_characters="…"), max_size=300), st.integers(40, 400))

@@ -1,4 +1,4 @@
-"""Calibrate a trained model on held-out tasks, and tell how well that holds."""
+"""Calibrate a trained model on held-out tasks, and report how well the calibration holds."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from hire.util.randomness import random_stream
 
 SHOTS = (1, 3, 5)
 Among = Literal["taught", "task"]  # candidates as teaching chooses them, or as the dataset lists them for a task
-DRAWS = 3  # sets of references of each task: which they are matters as much as what is asked
+DRAWS = 3  # sets of references of each task: the choice of references matters as much as that of queries
 
 
 def calibrate(
     trained: TrainedModel, run: Path, shots: Iterable[int] = SHOTS, draws: int = DRAWS, among: Among = "taught"
 ) -> dict[str, Any]:
-    """Find out on the dev tasks what scores mean, keep it in the run, and report it.
+    """Fit the calibration on the dev tasks, save it in the run, and report how well it holds.
 
-    The report says how it fits dev, and how it fits each dev relation when it is left out.
+    The report covers all dev relations, and each dev relation when it is left out of the fit.
     """
     found: dict[int, Calibration] = {}
     reports: dict[str, Any] = {}
@@ -43,13 +43,13 @@ def calibrate(
 
 
 def calibrate_new(run: Path, dataset: str | Path | None = None, *, device: str = "auto") -> bool:
-    """Calibrate a run that was just trained, quickly, unless it is calibrated; whether it has a calibration then."""
+    """Calibrate a new run quickly, unless it is already calibrated; returns whether it is calibrated now."""
     trained = load(run, dataset, device=device)
     if trained.calibrations:
         return True
     try:
         shots = possible_shots(trained, "dev", SHOTS)
-    except HireError:  # no dev task is large enough: training did without, and so can answers
+    except HireError:  # no dev task is large enough: training and prediction can do without
         return False
     calibrate(trained, run, shots, draws=1)
     return True
@@ -73,7 +73,7 @@ def check(
 
 
 def possible_shots(trained: TrainedModel, split: str, shots: Iterable[int]) -> list[int]:
-    """Those numbers of references that leave every task of a split a query."""
+    """The numbers of references that leave at least one query in every task of a split."""
     tasks = trained.dataset.split(split)
     if not tasks:
         raise HireError(f"has no {split} tasks", file=trained.dataset.name, remedy="build it with some")
@@ -81,7 +81,7 @@ def possible_shots(trained: TrainedModel, split: str, shots: Iterable[int]) -> l
     shots = list(shots)
     possible = [k for k in shots if k < fewest]
     if not possible:
-        trained.dataset.split(split, min(shots))  # tells which task has too few
+        trained.dataset.split(split, min(shots))  # raises an error that names the task
     return possible
 
 
@@ -94,11 +94,10 @@ def ask(
     levels: bool = False,
     limit: int | None = None,
 ) -> tuple[Outcomes, IntArray]:
-    """Ask about the heads of a split's tasks as a user would; with levels, also how large answer sets are.
+    """Query the heads of a split's tasks as a user would; with levels, also return the sizes of answer sets.
 
-    With a limit, so many heads of each task are asked about, spread evenly over all of them.
-
-    The references of the first draw are those of evaluation, the first ones.
+    A limit bounds the number of heads of each task, spread evenly over all of them. The references of the first draw
+    are those of evaluation, the first pairs of the task.
     """
     parts, sizes = [], [np.zeros((0, len(CHECKED)), np.int64)]
     tasks = trained.dataset.split(split, shots)
@@ -120,7 +119,7 @@ def ask(
 
 
 def _ask(taught: TaughtRelation, task: Task, heads: IntArray, levels: bool) -> Iterable[tuple[Outcomes, IntArray]]:
-    """The outcomes of some heads, and with levels how large their answer sets are."""
+    """The outcomes of some heads, and with levels the sizes of their answer sets."""
     for relation, some in _blocks(taught, heads):
         candidates = relation.candidates
         scores = relation.candidate_scores(some)
@@ -136,7 +135,7 @@ def _ask(taught: TaughtRelation, task: Task, heads: IntArray, levels: bool) -> I
 
 
 def _blocks(taught: TaughtRelation, heads: IntArray) -> Iterable[tuple[TaughtRelation, IntArray]]:
-    """The heads with the relation that answers each, as many at once as fit into memory."""
+    """The heads with the relation that answers them, in blocks that fit into memory."""
     for relation, some in taught.by_head(heads):
         at_once = max(1, SCORES_AT_ONCE // len(relation.candidates))
         for start in range(0, len(some), at_once):

@@ -22,7 +22,7 @@ class _Profiles(NamedTuple):
     values: NDArray[np.float64]  # [entries]: log(1 + count) * idf of the edge type, normalized
 
 
-class Likeness:
+class CandidateFinder:
     """Finds entities of a graph that are similar to some examples, by their types and edge types."""
 
     def __init__(self, graph: KnowledgeGraph, type_similarity: float = 0.5) -> None:
@@ -32,14 +32,14 @@ class Likeness:
     def entities(self, examples: IntArray, limit: int, hidden: int | None = None) -> IntArray:
         """At most `limit` entities of types similar to those of the examples, and the examples themselves, sorted.
 
-        In a graph without types, any entity. If there are too many, the most similar ones; see `most_alike`.
+        In a graph without types, any entity. If there are too many, the most similar ones; see `most_similar`.
         """
         everything = np.arange(len(self.graph.entities))
         if self.graph.types is None:
-            return self.most_alike(everything, examples, limit, hidden)
+            return self.most_similar(everything, examples, limit, hidden)
         types = self.types(self.graph.types.of_entities(examples))
         similar = distinct(np.concatenate([self.graph.types.entities_with(types).astype(np.int64), examples]))
-        return self.most_alike(similar, examples, limit, hidden)
+        return self.most_similar(similar, examples, limit, hidden)
 
     def types(self, examples: IntArray) -> IntArray:
         """The types whose entities have similar edge types to those of the examples, and the examples, sorted."""
@@ -73,7 +73,7 @@ class Likeness:
         norms = np.sqrt(np.bincount(of_types, values**2, minlength=len(types.names)))
         return _Profiles(of_types, of_edge_types, values / np.maximum(norms[of_types], 1e-12))
 
-    def most_alike(self, members: IntArray, examples: IntArray, limit: int, hidden: int | None = None) -> IntArray:
+    def most_similar(self, members: IntArray, examples: IntArray, limit: int, hidden: int | None = None) -> IntArray:
         """The `limit` of some sorted entities that are most similar to the examples, including the examples; sorted.
 
         An entity is similar if its edge types are frequent among the examples but rare in the graph. Edges of a hidden

@@ -1,4 +1,4 @@
-"""What speaks for and against a tail: paths that lead to it, facts shared with reference tails, a similar reference."""
+"""Evidence for and against a tail: paths that lead to it, facts shared with reference tails, a similar reference."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from hire.systems.evidence import Evidence, Rule, SharedTuple, SimilarReference
 from hire.util.arrays import IntArray
 
 INVERSE_MARK = "⁻¹"
-VARIABLES = {1: "ht", 2: "hxt", 3: "hxyt"}  # of the rules, by the number of their edges
-MAX_NEIGHBORS = 10_000  # of an entity that are looked at
+VARIABLES = {1: "ht", 2: "hxt", 3: "hxyt"}  # of a rule, by the number of its edges
+MAX_NEIGHBORS = 10_000  # of an entity that are considered
 MAX_PATHS = 200_000  # between two hubs
 MAX_WEIGHED = 100  # shared tuples whose idf is looked up
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What speaks for and against one answer, as a sentence, as plain data and as a picture."""
+    """The evidence for and against one answer, as a sentence, as plain data and as a picture."""
 
     graph: KnowledgeGraph
     relation: str
@@ -47,7 +47,7 @@ class Explanation:
 
     @property
     def sentence(self) -> str:
-        """The main reasons for the answer and the main one against it, for a person to read."""
+        """The main reasons for the answer and the main reason against it, in words."""
         label, similar = self.graph.label, self.evidence.most_similar
         reasons = [*self._reasons_for(), *self._reasons_against()]
         if similar.tail == self.tail:
@@ -172,22 +172,22 @@ def _of(piece: Rule | SharedTuple) -> str:
 def find_evidence(
     model: FewShotSystem,
     graph: KnowledgeGraph,
-    learned: Any,
+    state: Any,
     references: IntArray,
     pair: tuple[int, int],
     *,
     hidden: int | None = None,
     most: int = 10,
 ) -> Evidence:
-    """The model's own evidence for a (head, tail) pair if it has any, otherwise what the graph tells.
+    """The model's own evidence for a (head, tail) pair if it can explain itself, otherwise evidence from the graph.
 
-    Edges of a hidden relation, the one that is asked about, are no evidence. What the graph tells all speaks for the
-    answer, as at least one reference has it, too; its weight is the share of references that have it (of a shared
-    tuple, times its idf), not what the score would lose without it.
+    Edges of the hidden relation, the one that is asked about, are no evidence. Evidence from the graph always speaks
+    for the answer, since at least one reference has it too. Its weight is the share of references that have it (for a
+    shared tuple, times its idf), not what the score would lose without it.
     """
     if "explain" in model.capabilities:
-        return model.explain(learned, *pair, most=most)
-    score = float(model.score(learned, np.array(pair[:1]), np.array(pair[1:]))[0, 0])
+        return model.explain(state, *pair, most=most)
+    score = float(model.score(state, np.array(pair[:1]), np.array(pair[1:]))[0, 0])
     return Evidence(
         score,
         tuple(_rules(graph, references, pair, hidden, most)),
@@ -204,7 +204,7 @@ def _neighbors(graph: KnowledgeGraph, entity: int, hidden: int | None) -> IntArr
 def _rules(
     graph: KnowledgeGraph, references: IntArray, pair: tuple[int, int], hidden: int | None, most: int
 ) -> list[Rule]:
-    """The edge types of paths of one or two edges that link a pair and at least one reference; weights are shares."""
+    """The rules of one or two hops that link a pair and at least one reference; weights are shares of references."""
     links = _links(graph, *pair, hidden)
     counts = Counter(
         edge_types for head, tail in references.tolist() for edge_types in _links(graph, head, tail, hidden)
@@ -228,7 +228,7 @@ def _rules(
 def _links(
     graph: KnowledgeGraph, head: int, tail: int, hidden: int | None
 ) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
-    """What lies between a head and a tail, by the types of the edges that lead there."""
+    """The nodes between a head and a tail on each path of one or two hops, by the edge types of the path."""
     out, back = _neighbors(graph, head, hidden), _neighbors(graph, tail, hidden)
     found: dict[tuple[int, ...], list[tuple[int, ...]]] = defaultdict(list)
     for edge_type in np.unique(out[out[:, 1] == tail, 0]).tolist():
@@ -263,9 +263,9 @@ def _shared(
         (t for t in counts.items() if t[0] in ours), key=lambda t: (-t[1], t[0])
     )[:MAX_WEIGHED]:
         inverse = (edge_type + len(graph.relations)) % (2 * len(graph.relations))
-        having = int((graph.neighbors_of(entity, None)[:, 0] == inverse).sum())
-        idf = np.log((everything + 1) / (having + 1)) / np.log(everything + 1)
-        if idf > 0:  # what every entity has says nothing
+        frequency = int((graph.neighbors_of(entity, None)[:, 0] == inverse).sum())
+        idf = np.log((everything + 1) / (frequency + 1)) / np.log(everything + 1)
+        if idf > 0:  # a tuple that every entity has says nothing
             found.append(SharedTuple(edge_type, entity, support, shots, float(support / shots * idf)))
     return sorted(found, key=lambda shared: (-shared.weight, shared.edge_type, shared.entity))[:most]
 
@@ -273,7 +273,7 @@ def _shared(
 def _most_similar(
     model: FewShotSystem, graph: KnowledgeGraph, references: IntArray, pair: tuple[int, int]
 ) -> SimilarReference:
-    """The reference that is most like a pair by the model's embeddings or, if it has none, by their neighbours."""
+    """The reference most similar to a pair, by the model's embeddings or, if it has none, by shared neighbors."""
     similarities = np.stack(
         [_similarities(model, graph, references[:, side], pair[side]) for side in (0, 1)], axis=1
     )  # [shots, 2]

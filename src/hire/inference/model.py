@@ -16,7 +16,7 @@ from hire.data.dataset import FewShotDataset
 from hire.data.open import open_dataset
 from hire.errors import HireError
 from hire.evaluation.calibration import Calibration
-from hire.inference.candidates import Likeness
+from hire.inference.candidates import CandidateFinder
 from hire.inference.relation import TaughtRelation
 from hire.inference.search import EntityNames
 from hire.systems.base import FewShotSystem, Support, no_pairs
@@ -62,8 +62,8 @@ class TrainedModel:
         return EntityNames(self.dataset.graph)
 
     @cached_property
-    def _likeness(self) -> Likeness:
-        return Likeness(self.dataset.graph, self.teaching.type_similarity)
+    def _candidate_finder(self) -> CandidateFinder:
+        return CandidateFinder(self.dataset.graph, self.teaching.type_similarity)
 
     def search(self, text: str, k: int = 10) -> list[Match]:
         """At most k entities whose id or label is a text, begins with it, contains it or resembles it, best first."""
@@ -151,15 +151,15 @@ class TrainedModel:
         self, references: IntArray, name: str | None, chosen: IntArray | None, rejected: IntArray
     ) -> TaughtRelation:
         relation = None if name is None else self.dataset.graph.relations.find(name)
-        candidates = self.alike(references[:, 1], relation) if chosen is None else chosen
+        candidates = self.similar_entities(references[:, 1], relation) if chosen is None else chosen
         among = None if len(candidates) == len(self.dataset.graph.entities) else candidates
         state = self.system.adapt(Support(references, among, rejected, relation))
         return TaughtRelation(self, references, candidates, state, name, chosen, rejected)
 
-    def alike(self, entities: IntArray, hidden: int | None = None) -> IntArray:
-        """The entities, sorted, that may stand where some do, and all new ones."""
+    def similar_entities(self, entities: IntArray, hidden: int | None = None) -> IntArray:
+        """The entities that are similar to some examples, and all new ones, sorted."""
         count = len(self.dataset.graph.entities)
-        found = self._likeness.entities(entities, self.teaching.max_candidates, hidden)
+        found = self._candidate_finder.entities(entities, self.teaching.max_candidates, hidden)
         return np.union1d(found, np.arange(count - self.newcomers, count))
 
     def pairs(self, names: Iterable[tuple[str, str]]) -> IntArray:

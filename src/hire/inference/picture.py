@@ -9,7 +9,7 @@ from hire.util.svg import Label, dot, line, picture, polyline
 LEFT, RIGHT, END = 160, 790, 1190  # x coordinates of the head, of the tail, and of the end of what the tail shares
 BEND = 50  # width of the strips beside head and tail in which lines lead to their rows
 GAP = 18  # between rows
-MOST_ROWS = 7  # of rules, and of shared facts
+MAX_ROWS = 7  # of rules, and of shared facts
 
 
 def explanation_svg(explanation: dict[str, Any]) -> str:
@@ -21,10 +21,10 @@ def explanation_svg(explanation: dict[str, Any]) -> str:
     poles = drawing.poles(explanation)
     below = poles + 2 * GAP
     ends = [below]
-    for rule in shown(explanation["rules"], MOST_ROWS):
+    for rule in shown(explanation["rules"], MAX_ROWS):
         ends.append(drawing.rule(rule, poles, ends[-1]))
     shared_end = below
-    for fact in shown(explanation["shared"], MOST_ROWS):
+    for fact in shown(explanation["shared"], MAX_ROWS):
         shared_end = drawing.shared(fact, poles, shared_end)
     bottom = drawing.similar(explanation["similar"], max(ends[-1], shared_end) + GAP)
     title = f"{drawing.label(explanation['head'])} — {explanation['relation']} → {drawing.label(explanation['tail'])}"
@@ -80,9 +80,9 @@ class _Drawing:
 
     def rule(self, rule: dict[str, Any], poles: float, top: float) -> float:
         """The first path of a rule in a row of its own; returns where the row ends."""
-        path, kinds = rule["paths"][0], rule["kinds"]
-        start, step = LEFT + BEND, (RIGHT - LEFT - 2 * BEND) / len(kinds)
-        over = [Label.of(kind, step - 10, "relation") for kind in kinds]
+        path, names = rule["paths"][0], rule["kinds"]
+        start, step = LEFT + BEND, (RIGHT - LEFT - 2 * BEND) / len(names)
+        over = [Label.of(name, step - 10, "relation") for name in names]
         under = [Label.of(self.label(entity), step - 10) for entity in path[1:-1]]
         y = top + max(label.height for label in over) + 4
         self.lines.append(polyline(role(rule), [(LEFT, poles), (start, y), (RIGHT - BEND, y), (RIGHT, poles)]))

@@ -1,8 +1,8 @@
-"""A relation that was taught: ask for tails, with their confidence and the reasons; add and reject pairs.
+"""A taught relation: predict tails with confidence, explain them, add and reject pairs.
 
-What is said of a head's own pairs decides which of its answers are shown, never how sure the others are: the answers of
-a head come from the references of other heads, as long as there are any. So a confidence is the same whether known
-facts are shown or not, and neither accepting nor rejecting one answer of a head moves another.
+The pairs of a head itself decide which of its answers are shown, never how confident the others are: the answers of a
+head come from the references of other heads, as long as there are any. So a confidence is the same whether known facts
+are shown or not, and neither accepting nor rejecting one answer of a head changes another.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from hire.util.arrays import IntArray, positions_in
 if TYPE_CHECKING:
     from hire.inference.model import TrainedModel
 
-UNNAMED = "taught"  # what a relation is called that was given no name
-SCORES_AT_ONCE = 1 << 22  # bounds the memory of many heads
-ENTITIES_AT_ONCE = 1 << 17  # bounds the memory of many candidates
+UNNAMED = "taught"  # the name of a relation that was given none
+SCORES_AT_ONCE = 1 << 22  # bounds the memory for many heads
+ENTITIES_AT_ONCE = 1 << 17  # bounds the memory for many candidates
 HEADS_AT_ONCE = 256
 
 Scores = NDArray[np.float32]
@@ -55,7 +55,7 @@ class TaughtRelation:
     owner: TrainedModel
     references: IntArray  # [shots, 2]: head, tail
     candidates: IntArray  # [candidates], sorted
-    state: Any  # what the system made of the references
+    state: Any  # of the system, adapted to the references
     name: str | None = None
     chosen: IntArray | None = None  # the candidates, if they were given
     rejected: IntArray = field(default_factory=no_pairs)  # [n, 2]: pairs that are false
@@ -67,7 +67,7 @@ class TaughtRelation:
         return f"<TaughtRelation {self.name or UNNAMED}: {', '.join(parts)}>"
 
     def add(self, head: str, tail: str) -> TaughtRelation:
-        """The relation with one more example, learned at once."""
+        """The relation with one more example; the system is adapted to it at once."""
         pair = self.owner.pairs([(head, tail)])
         false = self.rejected[(self.rejected != pair).any(axis=1)]
         known = (self.references == pair).all(axis=1).any()
@@ -75,7 +75,7 @@ class TaughtRelation:
         return self.owner.taught(references, self.name, self.chosen, false)
 
     def reject(self, head: str, tail: str) -> TaughtRelation:
-        """The relation without a pair that is false: it is never answered again."""
+        """The relation with a pair marked as false: it is never predicted again."""
         pair = self.owner.pairs([(head, tail)])
         references = self.references[(self.references != pair).any(axis=1)]
         if not len(references):
@@ -86,24 +86,24 @@ class TaughtRelation:
     def predict(self, head: str, k: int = 10, *, known: bool = False, threshold: float | None = None) -> list[Answer]:
         """The k best tails of a head, best first.
 
-        Tails that are known already, from the examples or the dataset, are among them only if asked for, and the head
-        itself only if an example has it so; tails whose confidence is below a threshold are not.
+        Tails that are already known, from the examples or the dataset, are included only if asked for, and the head
+        itself only if an example relates an entity to itself. Tails with a confidence below the threshold are left out.
         """
         return self._answers(np.array([self.owner.names.id(head)]), k, known, threshold)[0]
 
     def predict_many(
         self, heads: Iterable[str], k: int = 10, *, known: bool = False, threshold: float | None = None
     ) -> Iterator[tuple[str, list[Answer]]]:
-        """Each head with its answers, as `predict` has them, in order; any number of heads in the same memory."""
+        """Each head with its answers, as from `predict`, in order; memory does not depend on the number of heads."""
         remaining = iter(heads)
         while some := list(islice(remaining, self._heads_at_once)):
             yield from zip(some, self._answers(self.owner.names.ids(some), k, known, threshold), strict=True)
 
     def predict_heads(self, tail: str, k: int = 10, *, known: bool = False) -> list[HeadAnswer]:
-        """The k best heads of a tail among those that may stand where the examples' heads do, best first."""
+        """The k best heads of a tail among the entities similar to the examples' heads, best first."""
         graph = self.owner.dataset.graph
         wanted = self.owner.names.id(tail)
-        heads = self.owner.alike(self.references[:, 0], self.relation)
+        heads = self.owner.similar_entities(self.references[:, 0], self.relation)
         blocks = [heads[start : start + ENTITIES_AT_ONCE] for start in range(0, len(heads), ENTITIES_AT_ONCE)]
         scores = np.concatenate([self._score(block, np.array([wanted]))[:, 0] for block in blocks])
         if not self._reflexive:
@@ -115,9 +115,9 @@ class TaughtRelation:
         return [HeadAnswer(graph.entities[int(heads[i])], float(scores[i])) for i in best(scores, k)]
 
     def answer_set(self, head: str, confidence: float = 0.9) -> list[Answer]:
-        """The new tails, best first, among which the answer is with a confidence; few where the model is sure.
+        """The new tails, best first, that contain the answer with a given confidence; few if the model is confident.
 
-        Of the true answers to questions about relations like the dev tasks, that share is in such sets.
+        That share of the true answers is in such sets, for relations like the dev tasks.
         """
         if not 0 < confidence < 1:
             raise HireError(f"{confidence} is not a confidence", remedy="give a number between 0 and 1")
@@ -153,7 +153,7 @@ class TaughtRelation:
         return Answer(self.owner.dataset.graph.entities[int(tail)], score)
 
     def explain(self, head: str, tail: str, *, most: int = 10) -> Explanation:
-        """Why a tail is suggested for a head: at most so many rules, and so many shared tuples."""
+        """Why a tail is suggested for a head: at most `most` rules, and as many shared tuples."""
         owner = self.owner
         pair = owner.names.id(head), owner.names.id(tail)
         ((relation, scores),) = self._scored(np.array(pair[:1]))
@@ -180,7 +180,7 @@ class TaughtRelation:
 
     @property
     def calibration(self) -> Calibration | None:
-        """What scores mean for so many references; None if the run is not calibrated."""
+        """The calibration for this number of references; None if the run is not calibrated."""
         return for_shots(self.owner.calibrations, len(self.references))
 
     @property
@@ -195,13 +195,13 @@ class TaughtRelation:
         return bool((self.references[:, 0] == self.references[:, 1]).any())
 
     def by_head(self, heads: IntArray) -> list[tuple[TaughtRelation, IntArray]]:
-        """Some distinct heads, each group with the relation that answers them, one without their own pairs."""
+        """Some distinct heads in groups, each with the relation that answers it, which lacks the heads' own pairs."""
         own = np.isin(heads, self.references[:, 0]) | np.isin(heads, self.rejected[:, 0])
         groups = [(self, heads[~own])] if not own.all() else []
         return groups + [(self._without(int(head)), np.array([head])) for head in heads[own]]
 
     def _without(self, head: int) -> TaughtRelation:
-        """The relation without what was said of a head, as far as another example is left."""
+        """The relation without the pairs of a head, if that leaves an example."""
         others, false = (pairs[pairs[:, 0] != head] for pairs in (self.references, self.rejected))
         return self.owner.taught(others if len(others) else self.references, self.name, self.chosen, false)
 
@@ -227,7 +227,7 @@ class TaughtRelation:
         return found
 
     def _named(self, scores: Scores, positions: IntArray) -> list[Answer]:
-        """Some of the candidates as answers, from the scores of all."""
+        """The candidates at some positions as answers, given the scores of all candidates."""
         entities = self.owner.dataset.graph.entities
         confidences: list[float] | list[None] = [None] * len(positions)
         if self.calibration is not None and len(positions):
@@ -236,7 +236,7 @@ class TaughtRelation:
         return [Answer(*parts) for parts in zip(tails, scores[positions].tolist(), confidences, strict=True)]
 
     def candidate_scores(self, heads: IntArray) -> Scores:
-        """The scores [heads, candidates], known tails included; minus infinity for a head as its own tail."""
+        """The scores [heads, candidates], including known tails; minus infinity for a head as its own tail."""
         starts = range(0, len(self.candidates), ENTITIES_AT_ONCE)
         blocks = [self._score(heads, self.candidates[start : start + ENTITIES_AT_ONCE]) for start in starts]
         scores = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)

@@ -12,7 +12,7 @@ from hire.util.svg import ROW_HEIGHT, WIDTH, dot, line, picture, spread, text
 
 POLES = {"head": 440, "tail": 760}  # x coordinates of head and tail
 OUTER = {"head": (300, -10, "end"), "tail": (900, 10, "start")}  # neighbors of one side only: x, text offset, anchor
-MOST_ROWS = 14
+MAX_ROWS = 14
 
 
 def describe_context(dataset: FewShotDataset, pair: Any, relation: Any) -> dict[str, Any]:
@@ -48,16 +48,16 @@ def context_svg(context: dict[str, Any]) -> str:
                 between.setdefault(found["number"], {"entity": found["entity"]}).setdefault(side, found["relation"])
             else:
                 outer[side].append(found)
-    rows = max(2, min(MOST_ROWS, max(len(outer["head"]), len(outer["tail"]), 2 * len(between))))
+    rows = max(2, min(MAX_ROWS, max(len(outer["head"]), len(outer["tail"]), 2 * len(between))))
     height = (rows + 2) * ROW_HEIGHT
     middle = height / 2 + ROW_HEIGHT / 2
     lines = [line("target", POLES["head"], middle, POLES["tail"], middle)]
     marks = []
     for side, (x, gap, anchor) in OUTER.items():
         shown = outer[side]
-        if len(shown) > MOST_ROWS:
-            rest = {"relation": "", "entity": f"… {len(shown) - MOST_ROWS + 1} more"}
-            shown = [*shown[: MOST_ROWS - 1], rest]
+        if len(shown) > MAX_ROWS:
+            rest = {"relation": "", "entity": f"… {len(shown) - MAX_ROWS + 1} more"}
+            shown = [*shown[: MAX_ROWS - 1], rest]
         for found, y in zip(shown, spread(len(shown), height), strict=True):
             lines.append(line("edge", POLES[side], middle, x, y))
             marks += [
@@ -65,7 +65,7 @@ def context_svg(context: dict[str, Any]) -> str:
                 text(x + gap, y - 1, found["entity"], "", anchor),
                 text(x + gap, y + 12, found["relation"], "relation", anchor),
             ]
-    heights = spread(min(len(between), MOST_ROWS // 2), height)
+    heights = spread(min(len(between), MAX_ROWS // 2), height)
     for relations, y in zip(between.values(), heights, strict=False):
         lines += [line("shared-edge", x, middle, WIDTH / 2, y) for x in POLES.values()]
         words = " · ".join(dict.fromkeys(relations[side] for side in ("head", "tail") if side in relations))
