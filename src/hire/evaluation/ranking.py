@@ -87,11 +87,19 @@ def rank_queries(
     return Ranks.joined(parts)
 
 
+def _tasks(dataset: FewShotDataset, split: str, shots: int) -> list[Task]:
+    tasks = dataset.split(split, shots)
+    if not tasks:
+        remedy = "hire data build makes a dataset with tasks from a graph"
+        raise HireError(f"has no {split} tasks to rank", file=dataset.name, remedy=remedy)
+    return tasks
+
+
 def evaluate(
     system: FewShotSystem, dataset: FewShotDataset, split: str, shots: int, *, among_all: bool = False, seed: int = 0
 ) -> dict[str, Any]:
     """All metrics of a split as plain data: each kind of rank with confidence intervals, and each relation."""
-    tasks = dataset.split(split, shots)
+    tasks = _tasks(dataset, split, shots)
     ranks = {task.name: rank_task(system, dataset, task, shots, among_all=among_all) for task in tasks}
     everything = Ranks.joined(ranks.values())
     return {
@@ -124,7 +132,7 @@ def evaluate_draws(
     with track("Drawing references", draws) as advance:
         for draw in range(draws):
             generator = random_stream(seed, "references", draw)
-            tasks = [replace(task, pairs=generator.permutation(task.pairs)) for task in dataset.split(split, shots)]
+            tasks = [replace(task, pairs=generator.permutation(task.pairs)) for task in _tasks(dataset, split, shots)]
             ranks = Ranks.joined(rank_task(system, dataset, task, shots, among_all=among_all) for task in tasks)
             of_draws.append(metrics(ranks.realistic))
             advance(1)
