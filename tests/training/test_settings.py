@@ -33,6 +33,13 @@ def test_every_setting_of_every_system_can_be_set(name: str) -> None:
     assert describe(name)["settings"].keys() == set(paths(RunSettings.of(name).settings))
 
 
+def test_what_stands_beside_a_setting_is_shown() -> None:
+    about = describe("hire")["about_settings"]
+    assert about.keys() == describe("hire")["settings"].keys()
+    assert "MAML" in about["model.inner_steps"] and "lambda" in about["model.context_weight"]
+    assert sum(map(bool, about.values())) > 0.8 * len(about)
+
+
 def test_settings_of_members_may_be_named_in_short() -> None:
     settings = preset("best")
     one = settings.changed({"hire.training.steps": 7})

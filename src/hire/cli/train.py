@@ -242,8 +242,9 @@ def systems(name: str | None, as_json: bool) -> None:
     rows = [(each["name"], each["summary"], each["paper"], ", ".join(each["capabilities"])) for each in found]
     print_table("Few-shot systems", ["name", "what it does", "paper", "capabilities"], rows)
     if name:
-        settings = [(path, str(value)) for path, value in found[0]["settings"].items()]
-        print_table(f"Settings of {name}, for --set and --config", ["setting", "default"], settings)
+        about = found[0]["about_settings"]
+        settings = [(path, str(value), about.get(path, "")) for path, value in found[0]["settings"].items()]
+        print_table(f"Settings of {name}, for --set and --config", ["setting", "default", "what it is"], settings)
         return
     for capability, meaning in CAPABILITIES.items():
         click.echo(f"{capability}: {meaning}")

@@ -19,6 +19,7 @@ from hire.errors import HireError
 from hire.systems.base import FewShotSystem
 
 GROUP = "hire.systems"
+NO_SETTINGS: dict[str, Any] = {"settings": {}, "about_settings": {}}
 BUILT_IN = {
     "hire": "hire.systems.hire.model:Hire",
     "path": "hire.systems.path.model:PathModel",
@@ -92,7 +93,7 @@ def describe(name: str) -> dict[str, Any]:
 
     If a system of another package cannot be loaded, its summary says why, so that the others can still be listed.
     """
-    from hire.util.settings import items
+    from hire.util.settings import comments, items
 
     try:
         system = system_class(name)
@@ -100,7 +101,7 @@ def describe(name: str) -> dict[str, Any]:
         if name not in _plug_ins():
             raise
         summary = error.problems[0].message
-        return {"name": name, "summary": summary, "paper": "", "capabilities": [], "built_in": False, "settings": {}}
+        return {"name": name, "summary": summary, "paper": "", "capabilities": [], "built_in": False} | NO_SETTINGS
     return {
         "name": name,
         "summary": system.summary,
@@ -108,6 +109,7 @@ def describe(name: str) -> dict[str, Any]:
         "capabilities": sorted(system.capabilities),
         "built_in": name in BUILT_IN,
         "settings": {path: _plain(value) for path, value in items(system.settings_type())},
+        "about_settings": comments(system.settings_type()),
     }
 
 

@@ -6,6 +6,8 @@ says in `routes(path)` which paths of its own a given one stands for, and in `fr
 
 from __future__ import annotations
 
+import inspect
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -16,6 +18,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from hire.errors import HireError
 
 S = TypeVar("S")
+
+COMMENT = re.compile(r"^    (\w+): [^#\n]*?  # (.+)$", re.MULTILINE)  # beside the field of a dataclass
 
 
 def to_plain(settings: Any) -> Any:
@@ -137,6 +141,32 @@ def items(settings: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         return
     for name, value in parts:
         yield from items(value, f"{prefix}.{name}" if prefix else name)
+
+
+def comments(settings: Any, prefix: str = "") -> dict[str, str]:
+    """What the source says beside each setting, by its dotted path; nothing where it says nothing."""
+    found: dict[str, str] = {}
+    if isinstance(settings, Mapping):
+        for name, value in settings.items():
+            found |= comments(value, f"{prefix}.{name}" if prefix else name)
+    if not is_dataclass(settings):
+        return found
+    own = dict(COMMENT.findall(_source(type(settings))))
+    for field in fields(settings):
+        path = f"{prefix}.{field.name}" if prefix else field.name
+        value = getattr(settings, field.name)
+        if is_dataclass(value) or isinstance(value, Mapping):
+            found |= comments(value, path)
+        else:
+            found[path] = own.get(field.name, "")
+    return found
+
+
+def _source(kind: type[Any]) -> str:
+    try:
+        return inspect.getsource(kind)
+    except (OSError, TypeError):  # a package without its source
+        return ""
 
 
 def unknown(path: str, known: Sequence[str]) -> HireError:
