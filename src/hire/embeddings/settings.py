@@ -13,9 +13,9 @@ from hire.embeddings.scores import EmbeddingName
 class EmbeddingSettings:
     """How embeddings are learned."""
 
-    model: EmbeddingName = "transe"
-    dimension: int = 100
-    batch_size: int = 1024
+    model: EmbeddingName = "transe"  # the score function
+    dimension: int = 100  # of entities and relations
+    batch_size: int = 1024  # triples in a step
     negatives: int = 512  # entities drawn for each batch, shared by all of its triples
     steps: int = 20_000  # at most
     epochs: int = 100  # over all triples, in both directions, at most: a small graph needs fewer steps
@@ -23,7 +23,7 @@ class EmbeddingSettings:
     margin: float = 9.0  # of the translational models
     adversarial: float = 1.0  # how much the harder negatives count more
     regularization: float = 1e-3  # of complex-n3, on the cubes of absolute values
-    seed: int = 0
+    seed: int = 0  # of initial weights and batches
 
 
 @dataclass(frozen=True)

@@ -37,10 +37,10 @@ class TrainingTask(NamedTuple):
 class TaskShares:
     """How often each kind of task is drawn; the share of a kind that a dataset lacks goes to the others."""
 
-    train: float = 0.4
-    background: float = 0.3
-    types: float = 0.3
-    inverse: bool = True
+    train: float = 0.4  # of train relations
+    background: float = 0.3  # of background relations
+    types: float = 0.3  # of all facts between two types of entities
+    inverse: bool = True  # whether the inverse of each is a task, too
 
 
 class TaskPool:

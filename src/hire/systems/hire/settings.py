@@ -18,15 +18,15 @@ Loss = Literal["softmax", "margin"]
 class HireModelSettings:
     """The architecture, and how its losses are computed."""
 
-    dimension: int = 100
+    dimension: int = 100  # of entities, projections and the meta relation
     learner: Literal["set", "mean", "lstm"] = "set"  # MRL, and its ablations AVG and LSTM
-    decoder: Decoder = "mtransd"
-    loss: Loss = "softmax"
+    decoder: Decoder = "mtransd"  # of the entity level; mtranse and mtransh are ablations
+    loss: Loss = "softmax"  # over shared negatives, or the paper's margin
     margin: float = 1.0  # gamma of Eq. 12 and 20, for the margin loss
     temperature: float = 8.0  # what distances are multiplied with before the softmax; learned from here
     residual: bool = True  # add the gated mean of t - h to the meta relation
     learner_start: float = 1.0  # factor of the learner's last layer at first: with a small one, R is mean(t - h)
-    drop_path: float = 0.2
+    drop_path: float = 0.2  # of the set attention block, while training
     inner_steps: int = 1  # of MAML; 0 leaves it out
     inner_rate: float = 0.1  # l_r of Eq. 13; learned for each dimension from here with the softmax loss
     inner_negatives: int = 512  # drawn from the candidates when a relation is learned after training
@@ -45,7 +45,7 @@ class HireModelSettings:
 class HireTrainingSettings:
     """What HiRe is trained with; the defaults are those of the preset `fast`."""
 
-    steps: int = 3_000
+    steps: int = 3_000  # of training
     shots: tuple[int, ...] = (1, 1, 3, 5, 5)  # each step draws one of them
     regime: Regime = "in-train"  # or `tasks`, the train relations alone
     batches: Literal["pooled", "episodes"] = "pooled"  # a pool with several sorts of task, or the paper's episodes
@@ -56,7 +56,7 @@ class HireTrainingSettings:
     inner_negatives: int = 32  # of these, for the references
     context_references: int | None = 16  # for which the context loss is computed in a step; None for all
     embedding_norm: float | None = 1.5  # to which pre-trained embeddings are scaled, in the mean of squares
-    seed: int = 0
+    seed: int = 0  # of initial weights, tasks, negatives and contexts
 
 
 @dataclass(frozen=True)

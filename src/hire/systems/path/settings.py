@@ -14,8 +14,8 @@ class PathModelSettings:
     channels: int = 16  # of a message
     edge_width: int = 32  # hidden units that turn the features of an edge type into weights
     profile_channels: int = 8  # of what the edge types at a tail say
-    readout_width: int = 32
-    dropout: float = 0.1
+    readout_width: int = 32  # hidden units of the read-out
+    dropout: float = 0.1  # in the read-out
     relation_dropout: float = 0.1  # share of relations that a training step does not see
     members: int = 3  # networks whose scores are averaged
     message_scale: float = 10.0  # of the sum of messages, before it is compressed
@@ -31,7 +31,7 @@ class EvidenceSettings:
     max_degree: int = 1_000  # a node with more edges is reached, but not passed by the middle hop of three
     sample: int = 200_000  # nodes of a large graph from which co-occurrence is counted
     sharpness: float = 6.0  # of the weights of similar relations
-    least_popularity: float = 1e-5
+    least_popularity: float = 1e-5  # of an entity as a tail, before the logarithm
     similarity_scale: float = 3.0  # of the features of an edge type that lie between 0 and 1
     log_scale: float = 5.0  # by which logarithms of degrees and popularity are divided
 
@@ -49,7 +49,7 @@ class PathTrainingSettings:
     candidates: int = 3_000  # of a task, from which negatives are drawn
     hard_negatives: int = 40  # of a query: near the head, popular, or a reference tail
     random_negatives: int = 40  # of a query, which stand for all other candidates
-    seed: int = 0
+    seed: int = 0  # of initial weights and tasks
 
 
 def _optimizer() -> OptimizerSettings:
