@@ -131,8 +131,8 @@ def test_references_drawn_at_random(umls: FewShotDataset) -> None:
     found = evaluate_draws(model, umls, "dev", 3, 4)
     tasks = umls.split("dev", 3)
     assert len(model.seen) == 4 * len(tasks) and len({str(seen) for seen in model.seen}) == len(model.seen)
-    for number, references in enumerate(model.seen):
-        pairs = tasks[number % len(tasks)].pairs.tolist()
+    for index, references in enumerate(model.seen):
+        pairs = tasks[index % len(tasks)].pairs.tolist()
         assert all(pair in pairs for pair in references)
     assert [task.pairs.tolist() for task in umls.split("dev", 3)] == [task.pairs.tolist() for task in tasks]
     reciprocals = [draw["mrr"] for draw in found["draws"]]

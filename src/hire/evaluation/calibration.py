@@ -1,15 +1,14 @@
 """From scores to probabilities and answer sets, fitted on queries whose answers are known.
 
 The candidates of a query share one unit of mass, softmax(score / temperature), whether they are known facts or new
-ones: what is shown changes nothing. The probability that an answer is right is a logistic function of its mass, fitted
-to all answers alike. An answer set holds the best candidates up to the point where little enough mass is left; how
-little is split-conformal, a quantile of what was left for the true answers. Reports tell how well both hold in two
-settings: where nothing is known of a head, and, as users see it, where all its other tails are known and not shown
-("novel").
+ones: hiding some of them changes nothing. The probability that an answer is right is a logistic function of its mass,
+fitted to all answers. An answer set holds the best candidates until the remaining mass is small enough; the threshold
+is split-conformal, a quantile of the mass that remained for the true answers. Reports say how well both hold in two
+settings: if nothing is known about a head, and, as users see it, if all its other tails are known and hidden ("novel").
 
-A relation to come is one draw from relations, not a few hundred draws of queries: within a relation, queries resemble
-one another. So in that quantile every relation counts the same, however many queries it has, and it is chosen so that
-relations that are left out of it, one at a time, are covered as often as was asked for.
+A new relation is one draw from the relations, not a few hundred draws of queries: within a relation, queries resemble
+each other. So in that quantile every relation counts the same, however many queries it has, and the quantile is chosen
+so that relations left out of it, one at a time, are covered as often as requested.
 """
 
 from __future__ import annotations
@@ -23,36 +22,36 @@ from numpy.typing import NDArray
 
 from hire.util.arrays import IntArray
 
-TEMPERATURES = 2.0 ** np.arange(-7, 7.5, 0.5)  # that are tried; what is between is made up for by the slope
+TEMPERATURES = 2.0 ** np.arange(-7, 7.5, 0.5)  # to try; the slope makes up for those in between
 SHOWN = 10  # answers of a query that confidence is fitted to
-LEVELS = tuple(round(0.5 + 0.01 * i, 2) for i in range(50))  # confidences that answer sets are fitted for
+LEVELS = tuple(round(0.5 + 0.01 * i, 2) for i in range(50))  # confidences for which answer sets are fitted
 CHECKED = (0.5, 0.8, 0.9, 0.95)  # confidences whose coverage is reported
 BINS = 10  # of the reliability curve
 STEPS = 50  # of Newton's method
-TRIED = 501  # quantiles among which that of an answer set is chosen
-RIDGE = 1e-3  # keeps slope and intercept finite where answers are all right or all wrong
+TRIED = 501  # quantiles from which that of an answer set is chosen
+RIDGE = 1e-3  # keeps slope and intercept finite if all answers are right or all are wrong
 
 FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What is kept of some queries with known answers, however many candidates they had."""
+    """The outcomes of queries with known answers, of a size that does not depend on the number of candidates."""
 
     head_relations: IntArray  # [heads]
     shown: FloatArray  # [heads, SHOWN, temperatures]: log mass of the best candidates; minus infinity for padding
     right: NDArray[np.bool_]  # [heads, SHOWN]
     query_relations: IntArray  # [queries]: a query is a head with one of its true tails
-    mass: FloatArray  # [queries, temperatures]: log mass of the true tail; minus infinity if it is no candidate
+    mass: FloatArray  # [queries, temperatures]: log mass of the true tail; minus infinity if it is not a candidate
     rest: FloatArray  # [queries, temperatures]: log mass of the true tail and all below it
     novel: FloatArray  # [queries, SHOWN, temperatures]: as `shown`, without the head's other true tails
     novel_right: NDArray[np.bool_]  # [queries, SHOWN]
 
     @classmethod
     def of(cls, relation: int, scores: NDArray[np.float32], rows: IntArray, columns: IntArray) -> Outcomes:
-        """Of the queries of one relation: scores [heads, candidates], and which head and candidate belong together.
+        """The outcomes of one relation: scores [heads, candidates], and rows and columns of the true tails.
 
-        A column of -1 is a true tail that is no candidate; a score of minus infinity is no candidate either.
+        A column of -1 is a true tail that is not a candidate; nor is one with a score of minus infinity.
         """
         high = scores.max(axis=1, keepdims=True).astype(np.float64)
         shifted = scores - np.where(np.isfinite(high), high, 0)
@@ -66,17 +65,17 @@ class Outcomes:
         ends = [
             np.searchsorted(rising[row], score, "right") - 1 for row, score in zip(rows[there], of_true, strict=True)
         ]
-        lowest = np.array(ends, np.int64)  # for each true tail, the last place among the rising scores that has its own
+        lowest = np.array(ends, np.int64)  # for each true tail, the last position of its score among the rising ones
         shown = np.full((len(scores), SHOWN, len(TEMPERATURES)), -np.inf)
         mass, rest = np.full((2, len(rows), len(TEMPERATURES)), -np.inf)
-        for number, temperature in enumerate(TEMPERATURES):
+        for index, temperature in enumerate(TEMPERATURES):
             with np.errstate(divide="ignore"):
                 masses = np.log(np.cumsum(np.exp(rising / temperature), axis=1))
             totals = np.where(np.isfinite(high[:, 0]), masses[:, -1], 0)  # a head may have no candidate at all
-            shown[:, : best.shape[1], number] = rising[:, ::-1][:, :SHOWN] / temperature - totals[:, None]
-            mass[there, number] = of_true / temperature - totals[rows[there]]
+            shown[:, : best.shape[1], index] = rising[:, ::-1][:, :SHOWN] / temperature - totals[:, None]
+            mass[there, index] = of_true / temperature - totals[rows[there]]
             below = masses[rows[there], lowest] - totals[rows[there]]
-            rest[there, number] = np.maximum(below, mass[there, number])  # so little may be lost in rounding
+            rest[there, index] = np.maximum(below, mass[there, index])  # guards against rounding
         right = np.zeros((len(scores), SHOWN), bool)
         right[:, : best.shape[1]] = np.take_along_axis(true, best, axis=1)
         novel, novel_right = _novel(shifted, order, true, rows, columns)
@@ -90,7 +89,7 @@ class Outcomes:
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
 
     def where(self, relation: int, *, same: bool) -> Outcomes:
-        """The queries of a relation alone, or all others."""
+        """The queries of one relation, or all others."""
         heads, queries = ((of == relation) == same for of in (self.head_relations, self.query_relations))
         return Outcomes(
             self.head_relations[heads],
@@ -107,7 +106,7 @@ class Outcomes:
 def _novel(
     shifted: NDArray[Any], order: IntArray, true: NDArray[np.bool_], rows: IntArray, columns: IntArray
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """What is shown of each query where its head's other true tails are not: log mass, and which is right."""
+    """The answers shown for each query if its head's other true tails are hidden: log mass, and which is right."""
     novel = np.full((len(rows), SHOWN, len(TEMPERATURES)), -np.inf)
     right = np.zeros((len(rows), SHOWN), bool)
     if not len(rows):
@@ -115,25 +114,25 @@ def _novel(
     width = min(order.shape[1], SHOWN + int(true.sum(axis=1).max()))
     top = order[rows, :width]  # [queries, width]
     other = true[rows[:, None], top] & (top != columns[:, None])
-    first = np.argsort(other, axis=1, kind="stable")[:, :SHOWN]  # those to be shown, in their order, then the others
+    first = np.argsort(other, axis=1, kind="stable")[:, :SHOWN]  # those that are shown, in order, then the others
     top, other = np.take_along_axis(top, first, axis=1), np.take_along_axis(other, first, axis=1)
     scores = np.where(other, -np.inf, shifted[rows[:, None], top])
     right[:, : top.shape[1]] = (top == columns[:, None]) & ~other
-    for number, temperature in enumerate(TEMPERATURES):
+    for index, temperature in enumerate(TEMPERATURES):
         sums = np.exp(shifted / temperature).sum(axis=1)
         totals = np.log(np.where(sums > 0, sums, 1))  # a head may have no candidate at all
-        novel[:, : top.shape[1], number] = scores / temperature - totals[rows, None]
+        novel[:, : top.shape[1], index] = scores / temperature - totals[rows, None]
     return novel, right
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What scores mean, for one number of references."""
+    """A calibration of scores, for one number of references."""
 
     temperature: float
     slope: float
     intercept: float
-    thresholds: tuple[float, ...]  # for each of LEVELS: the log mass that may be left below an answer set's last member
+    thresholds: tuple[float, ...]  # for each of LEVELS: the log mass that may remain below an answer set's last member
 
     def confidences(self, scores: NDArray[np.float32], positions: IntArray) -> FloatArray:
         """The probabilities that the candidates at some positions are right, from the scores of all [candidates]."""
@@ -145,9 +144,9 @@ class Calibration:
         return found
 
     def answer_set(self, scores: NDArray[np.float32], level: float, shown: NDArray[np.bool_] | None = None) -> IntArray:
-        """The positions of the candidates, best first, among which the answer is with a confidence.
+        """The positions of the candidates, best first, that contain the answer with a given confidence.
 
-        Of those that are shown, which are all unless said otherwise, there is at least one.
+        At least one candidate that is shown is in the set; by default, all are shown.
         """
         order = np.argsort(-scores, kind="stable")
         order = order[scores[order] > -np.inf]
@@ -163,13 +162,13 @@ class Calibration:
 
     @property
     def temperature_index(self) -> int:
-        """The index of the temperature among those that are tried."""
+        """The index of the temperature in TEMPERATURES."""
         return int(np.argmin(np.abs(TEMPERATURES - self.temperature)))
 
     def threshold(self, level: float) -> float:
-        """For a confidence between the fitted ones, that of the next higher one; above all of them no limit."""
-        place = int(np.searchsorted(LEVELS, level - 1e-9))
-        return self.thresholds[place] if place < len(LEVELS) else -np.inf
+        """The threshold of the next higher fitted confidence; above all of them there is no limit."""
+        position = int(np.searchsorted(LEVELS, level - 1e-9))
+        return self.thresholds[position] if position < len(LEVELS) else -np.inf
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, which has no infinity."""
@@ -178,7 +177,7 @@ class Calibration:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Calibration:
-        """What `to_dict` made plain."""
+        """The inverse of `to_dict`."""
         thresholds = tuple(-np.inf if value is None else float(value) for value in content["thresholds"])
         if len(thresholds) != len(LEVELS):
             raise ValueError(f"has {len(thresholds)} thresholds, not {len(LEVELS)}")
@@ -187,7 +186,7 @@ class Calibration:
 
 
 def for_shots(calibrations: Mapping[int, Calibration], shots: int) -> Calibration | None:
-    """The calibration for as many references, or for the next fewer; None if there is none at all."""
+    """The calibration for a number of references, or for the next smaller one; None if there is none."""
     return (
         calibrations[max((k for k in calibrations if k <= shots), default=min(calibrations))] if calibrations else None
     )
@@ -220,9 +219,9 @@ def _best_temperature(outcomes: Outcomes) -> int:
 
 
 def _even_weights(relations: IntArray) -> FloatArray:
-    """Weights of queries that give every relation the same, and sum to one."""
-    _, places, counts = np.unique(relations, return_inverse=True, return_counts=True)
-    found: FloatArray = 1 / (len(counts) * counts[places])
+    """Weights of queries that give every relation the same total, and sum to 1."""
+    _, positions, counts = np.unique(relations, return_inverse=True, return_counts=True)
+    found: FloatArray = 1 / (len(counts) * counts[positions])
     return found
 
 
@@ -240,24 +239,24 @@ def _fit_logistic(outcomes: Outcomes, temperature: int) -> tuple[float, float]:
         gradient = features.T @ (weight * (predicted - target)) + RIDGE * (found - prior)
         curvature = (features.T * (weight * predicted * (1 - predicted))) @ features + RIDGE * np.eye(2)
         step = np.linalg.solve(curvature, gradient)
-        found = found - step * min(1.0, 2 / max(1e-12, float(np.abs(step).max())))  # no leap over the minimum
+        found = found - step * min(1.0, 2 / max(1e-12, float(np.abs(step).max())))  # does not leap over the minimum
     return max(0.01, float(found[0])), float(found[1])  # more mass never means less confidence
 
 
 def _thresholds(rest: FloatArray, relations: IntArray) -> tuple[float, ...]:
-    """For each of LEVELS the log mass that may be left.
+    """For each of LEVELS, the log mass that may remain.
 
-    It is a quantile of what was left for the true tails; which one, is found out by leaving out each relation in turn:
-    that which covers the left out as often as the level says.
+    It is a quantile of the mass that remained for the true tails, chosen by leaving out each relation in turn: the
+    quantile that covers the relation left out as often as the level says.
     """
     tried = np.linspace(min(LEVELS), 1, TRIED)
-    numbers = np.unique(relations)
-    chosen = np.searchsorted(tried, LEVELS)  # with one relation, there is nothing to be learned from leaving it out
-    if len(numbers) > 1:
+    ids = np.unique(relations)
+    chosen = np.searchsorted(tried, LEVELS)  # a single relation cannot be left out
+    if len(ids) > 1:
         covered = np.mean(
             [
                 _covered(rest[own][:, None], _quantiles(rest[~own], relations[~own], tried)).mean(axis=0)
-                for own in (relations == number for number in numbers)
+                for own in (relations == relation for relation in ids)
             ],
             axis=0,
         )  # [tried]
@@ -267,34 +266,34 @@ def _thresholds(rest: FloatArray, relations: IntArray) -> tuple[float, ...]:
 
 
 def _covered(rest: FloatArray, threshold: FloatArray | float) -> NDArray[np.bool_]:
-    """Which true tails are in the answer set; one that is no candidate never is."""
+    """Which true tails are in the answer set; one that is not a candidate never is."""
     return (rest >= threshold) & (rest > -np.inf)
 
 
 def _quantiles(rest: FloatArray, relations: IntArray, shares: FloatArray) -> FloatArray:
-    """The values that some shares of the queries reach, every relation counting the same; one query more is to come."""
+    """The values that given shares of the queries reach, each relation counting the same; corrected for a new query."""
     if not len(rest):
         return np.full(len(shares), -np.inf)
     order = np.argsort(-rest, kind="stable")
     reached = np.cumsum(_even_weights(relations)[order])
-    places = np.searchsorted(reached, np.minimum(1, shares * (len(rest) + 1) / len(rest)) - 1e-9)
-    return rest[order[np.minimum(places, len(rest) - 1)]]
+    positions = np.searchsorted(reached, np.minimum(1, shares * (len(rest) + 1) / len(rest)) - 1e-9)
+    return rest[order[np.minimum(positions, len(rest) - 1)]]
 
 
 def left_out(outcomes: Outcomes) -> dict[str, Any]:
-    """What a calibration is worth for relations it was not fitted to: each is left out in turn."""
-    numbers = np.unique(outcomes.head_relations)
-    if len(numbers) < 2:
+    """How well a calibration holds for relations it was not fitted to: each is left out in turn."""
+    ids = np.unique(outcomes.head_relations)
+    if len(ids) < 2:
         return {}
     parts = [
-        (fit(outcomes.where(int(number), same=False)), outcomes.where(int(number), same=True)) for number in numbers
+        (fit(outcomes.where(int(relation), same=False)), outcomes.where(int(relation), same=True)) for relation in ids
     ]
     return _report(parts)
 
 
 def report(calibration: Calibration, outcomes: Outcomes) -> dict[str, Any]:
     """How well a calibration holds for some queries: reliability, its error, and coverage."""
-    parts = [(calibration, outcomes.where(int(n), same=True)) for n in np.unique(outcomes.head_relations)]
+    parts = [(calibration, outcomes.where(int(relation), same=True)) for relation in np.unique(outcomes.head_relations)]
     return _report(parts)
 
 
@@ -344,15 +343,15 @@ def _reliabilities(
 
 def _reliability(confidences: FloatArray, right: NDArray[np.bool_]) -> dict[str, Any]:
     """The reliability curve, and the expected calibration error: the mean distance of its bins from the diagonal."""
-    places = np.minimum((confidences * BINS).astype(int), BINS - 1)
+    positions = np.minimum((confidences * BINS).astype(int), BINS - 1)
     bins = []
     error = 0.0
-    for number in range(BINS):
-        inside = places == number
+    for index in range(BINS):
+        inside = positions == index
         count = int(inside.sum())
         if count:
             stated, accurate = float(confidences[inside].mean()), float(right[inside].mean())
             error += count / len(right) * abs(stated - accurate)
-            low, high = number / BINS, (number + 1) / BINS
+            low, high = index / BINS, (index + 1) / BINS
             bins.append({"low": low, "high": high, "confidence": stated, "right": accurate, "count": count})
     return {"count": len(right), "ece": error, "brier": float(np.mean((confidences - right) ** 2)), "bins": bins}

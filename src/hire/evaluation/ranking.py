@@ -1,4 +1,4 @@
-"""How well a system ranks: filtered ranks of true tails among candidates, and what they amount to."""
+"""How well a system ranks: filtered ranks of true tails among candidates, and their metrics."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from hire.util.randomness import random_stream
 
 RANKS = ("realistic", "optimistic", "pessimistic")
 HITS = (10, 5, 1)
-SCORES_AT_ONCE = 1 << 24  # bounds the memory of ranking among all entities
+SCORES_AT_ONCE = 1 << 24  # bounds the memory for ranking among all entities
 RESAMPLES = 1_000
 CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """The ranks of the true tails of some queries; ties count for, against, or evenly."""
+    """The ranks of the true tails of some queries; ties count for the true tail, against it, or evenly."""
 
     optimistic: NDArray[np.int64]  # [queries]
     pessimistic: NDArray[np.int64]  # [queries]
 
     @property
     def realistic(self) -> NDArray[np.float64]:
-        """The mean rank over all orders of the tied."""
+        """The mean rank over all orders of tied candidates."""
         return (self.optimistic + self.pessimistic) / 2
 
     @classmethod
     def joined(cls, parts: Iterable[Ranks]) -> Ranks:
-        """The ranks of several parts behind one another."""
+        """The ranks of several parts, concatenated."""
         parts = list(parts)
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("optimistic", "pessimistic")))
 
 
 def rank(scores: NDArray[np.float32], true: IntArray, filtered_rows: IntArray, filtered_columns: IntArray) -> Ranks:
-    """Rank the true column of each row of scores [queries, candidates], other true tails taken out."""
+    """Rank the true column of each row of scores [queries, candidates], other true tails filtered out."""
     if np.isnan(scores).any():
         raise HireError("the system gives scores that are not numbers", remedy="train it again with a smaller step")
     rows = np.arange(len(scores))
@@ -53,7 +53,7 @@ def rank(scores: NDArray[np.float32], true: IntArray, filtered_rows: IntArray, f
     scores[rows, true] = -np.inf
     better = (scores > of_true[:, None]).sum(axis=1)
     tied = (scores == of_true[:, None]).sum(axis=1)
-    # Where the true score itself is -inf, what was taken out seems tied.
+    # If the true score itself is -inf, filtered tails seem to be tied with it.
     removed = np.bincount(filtered_rows, minlength=len(scores)) + 1
     tied -= np.where(np.isneginf(of_true), removed, 0)
     return Ranks(better + 1, better + tied + 1)
@@ -73,7 +73,7 @@ def rank_task(
 def rank_queries(
     system: FewShotSystem, dataset: FewShotDataset, relation: int, state: Any, queries: IntArray, candidates: IntArray
 ) -> Ranks:
-    """The ranks of queries [n, 2] of a relation, in the state that a system has of it, among sorted candidates."""
+    """The ranks of queries [n, 2] of a relation among sorted candidates, given the system's state for it."""
     true = np.searchsorted(candidates, queries[:, 1])
     at_once = max(1, SCORES_AT_ONCE // len(candidates))
     parts = []
@@ -98,7 +98,7 @@ def _tasks(dataset: FewShotDataset, split: str, shots: int) -> list[Task]:
 def evaluate(
     system: FewShotSystem, dataset: FewShotDataset, split: str, shots: int, *, among_all: bool = False, seed: int = 0
 ) -> dict[str, Any]:
-    """All metrics of a split as plain data: each kind of rank with confidence intervals, and each relation."""
+    """All metrics of a split as plain data: for each treatment of ties with confidence intervals, and per relation."""
     tasks = _tasks(dataset, split, shots)
     ranks = {task.name: rank_task(system, dataset, task, shots, among_all=among_all) for task in tasks}
     everything = Ranks.joined(ranks.values())
@@ -107,7 +107,7 @@ def evaluate(
         "shots": shots,
         "queries": len(everything.optimistic),
         "candidates": "all" if among_all else "task",
-        **{kind: metrics(getattr(everything, kind), seed) for kind in RANKS},
+        **{ranking: metrics(getattr(everything, ranking), seed) for ranking in RANKS},
         "relations": {
             name: {"queries": len(of_task.optimistic), **metrics(of_task.realistic)} for name, of_task in ranks.items()
         },
@@ -124,9 +124,9 @@ def evaluate_draws(
     among_all: bool = False,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """The metrics of realistic ranks where the references of each task are drawn at random, several times.
+    """The metrics of realistic ranks with the references of each task drawn at random, several times.
 
-    Each draw's metrics, their mean and their standard deviation (of a sample), as plain data.
+    The metrics of each draw, their mean and their sample standard deviation, as plain data.
     """
     of_draws = []
     with track("Drawing references", draws) as advance:
@@ -150,7 +150,7 @@ def evaluate_draws(
 
 
 def metrics(ranks: NDArray[Any], seed: int | None = None) -> dict[str, Any]:
-    """Mean reciprocal rank and hits; with a seed, bootstrap intervals over the queries beside each."""
+    """Mean reciprocal rank and hits; with a seed, also bootstrap intervals over the queries."""
     values = np.stack([1 / ranks, *(ranks <= most for most in HITS)], axis=1)  # [queries, metrics]
     names = ["mrr", *(f"hits@{most}" for most in HITS)]
     found: dict[str, Any] = dict(zip(names, values.mean(axis=0).tolist(), strict=True))
@@ -163,7 +163,7 @@ def metrics(ranks: NDArray[Any], seed: int | None = None) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _resamples(count: int, seed: int) -> NDArray[np.float64]:
-    """How often each of so many queries is in each resample, [resamples, count]."""
+    """How often each of `count` queries is in each resample, [resamples, count]."""
     drawn = np.random.default_rng(seed).integers(0, count, (RESAMPLES, count))
     drawn += np.arange(RESAMPLES)[:, None] * count
     return np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
