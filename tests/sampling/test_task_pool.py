@@ -50,7 +50,7 @@ def test_kinds_of_tasks(umls: FewShotDataset, nell_one: FewShotDataset) -> None:
     both, one = (TaskPool(umls, "tasks", TaskShares(inverse=inverse)) for inverse in (True, False))
     assert len(both) == 2 * len(one) == 2 * umls.split_sizes["train"]
     with pytest.raises(HireError, match="no relation has the 1000 triples"):
-        TaskPool(umls, "tasks", TaskShares(), fewest_facts=1000)
+        TaskPool(umls, "tasks", TaskShares(), min_facts=1000)
 
 
 def test_without_types_any_entity_may_be_a_negative(umls: FewShotDataset) -> None:

@@ -136,7 +136,7 @@ class NearestReferenceTrainer(SystemTrainer[EpisodeBatch, LearnedMap]):
     def __init__(self, dataset: FewShotDataset, entities: Tensor, settings: NearestReferenceSettings) -> None:
         self.settings = settings.training
         self.selection = settings.selection
-        self.pool = TaskPool(dataset, "in-train", TaskShares(), fewest_facts=max(self.settings.shots) + 1)
+        self.pool = TaskPool(dataset, "in-train", TaskShares(), min_facts=max(self.settings.shots) + 1)
         self.entities = entities / entities.square().sum(dim=1).mean().sqrt()  # [entities, dim]
         network = LearnedMap(entities.shape[1], self.settings).to(entities.device)
         super().__init__(settings.optimizer, steps=self.settings.steps, seed=self.settings.seed, network=network)

@@ -20,8 +20,8 @@ from hire.sampling.episodes import EpisodeBatch, Regime, background_pairs, draw_
 from hire.util.arrays import IntArray, row_offsets
 from hire.util.randomness import random_stream
 
-FEWEST_FACTS = 10  # of a task
-SMALLEST_TYPE_PAIR = 20  # facts, and entities of the tail's type
+MIN_FACTS = 10  # of a task
+MIN_TYPE_PAIR = 20  # facts, and entities of the tail's type
 
 
 class TrainingTask(NamedTuple):
@@ -47,13 +47,13 @@ class TaskPool:
     """Training tasks of a dataset; batches depend only on a seed and a step."""
 
     def __init__(
-        self, dataset: FewShotDataset, regime: Regime, shares: TaskShares, *, fewest_facts: int = FEWEST_FACTS
+        self, dataset: FewShotDataset, regime: Regime, shares: TaskShares, *, min_facts: int = MIN_FACTS
     ) -> None:
         self.dataset = dataset
-        tasks = [task for task in collect_tasks(dataset, regime, shares) if len(task.pairs) >= fewest_facts]
+        tasks = [task for task in collect_tasks(dataset, regime, shares) if len(task.pairs) >= min_facts]
         if not tasks:
             raise HireError(
-                f"no relation has the {fewest_facts} triples needed for training",
+                f"no relation has the {min_facts} triples needed for training",
                 file=dataset.name,
                 remedy="use fewer shots, or a graph with more facts",
             )
@@ -67,7 +67,7 @@ class TaskPool:
         self._candidate_starts = np.cumsum(self._candidate_counts) - self._candidate_counts
         owners = np.repeat(np.arange(len(tasks)), self._sizes)
         self._facts = Facts.of(np.insert(self._pairs, 1, owners, axis=1), len(dataset.graph.entities), len(tasks))
-        self._cumulated = cumulated_shares(self.kinds, shares)
+        self._cumulative = cumulative_shares(self.kinds, shares)
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -77,7 +77,7 @@ class TaskPool:
     ) -> EpisodeBatch:
         """The batch of a step; the negatives of the references are the first ones of the queries."""
         generator = random_stream(seed, "episodes", step)
-        chosen = np.minimum(np.searchsorted(self._cumulated, generator.random(tasks)), len(self) - 1)
+        chosen = np.minimum(np.searchsorted(self._cumulative, generator.random(tasks)), len(self) - 1)
         drawn_pairs = draw_distinct(generator, self._sizes[chosen], shots, queries)
         pairs = self._pairs[self._offsets[chosen][:, None] + drawn_pairs]  # [tasks, shots + queries, 2]
         counts = self._candidate_counts[chosen]
@@ -153,7 +153,7 @@ def collect_tasks(dataset: FewShotDataset, regime: Regime, shares: TaskShares) -
     return tasks
 
 
-def cumulated_shares(kinds: NDArray[np.str_], shares: TaskShares) -> NDArray[np.float64]:
+def cumulative_shares(kinds: NDArray[np.str_], shares: TaskShares) -> NDArray[np.float64]:
     """Cumulative probabilities of the tasks; tasks of the same kind are equally likely."""
     weights = np.zeros(len(kinds))
     for kind in set(kinds):
@@ -172,12 +172,14 @@ def _between_types(dataset: FewShotDataset) -> list[TrainingTask]:
     has_type = np.diff(types.offsets) > 0
     pairs = pairs[has_type[pairs].all(axis=1)]
     first_type = types.members[np.minimum(types.offsets[:-1], len(types.members) - 1)]  # of each entity
-    kinds = first_type[pairs[:, 0]].astype(np.int64) * len(types.names) + first_type[pairs[:, 1]]
-    order = np.argsort(kinds, kind="stable")
-    offsets = row_offsets(kinds, len(types.names) ** 2)
+    type_pairs = first_type[pairs[:, 0]].astype(np.int64) * len(types.names) + first_type[pairs[:, 1]]
+    order = np.argsort(type_pairs, kind="stable")
+    offsets = row_offsets(type_pairs, len(types.names) ** 2)
     found = []
-    for kind in np.flatnonzero(np.diff(offsets) >= SMALLEST_TYPE_PAIR):
-        candidates = types.entities_with(np.array([kind % len(types.names)]))
-        if len(candidates) >= SMALLEST_TYPE_PAIR:
-            found.append(TrainingTask("types", -1, pairs[order[offsets[kind] : offsets[kind + 1]]], candidates))
+    for type_pair in np.flatnonzero(np.diff(offsets) >= MIN_TYPE_PAIR):
+        candidates = types.entities_with(np.array([type_pair % len(types.names)]))
+        if len(candidates) >= MIN_TYPE_PAIR:
+            found.append(
+                TrainingTask("types", -1, pairs[order[offsets[type_pair] : offsets[type_pair + 1]]], candidates)
+            )
     return found

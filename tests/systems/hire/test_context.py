@@ -46,8 +46,8 @@ def slow(encoder: ContextEncoder, contexts: Contexts, relations: Tensor, entitie
         reference.in_proj_weight.copy_(torch.cat(weights))
         reference.out_proj.weight.copy_(encoder.output.weight)
     found = []
-    for kinds, neighbors, mask in zip(contexts.relations, contexts.entities, contexts.mask, strict=True):
-        tuples = torch.cat([relations[kinds[mask]], entities[neighbors[mask]]], dim=-1)[None]
+    for relation_ids, neighbors, mask in zip(contexts.relations, contexts.entities, contexts.mask, strict=True):
+        tuples = torch.cat([relations[relation_ids[mask]], entities[neighbors[mask]]], dim=-1)[None]
         found.append(reference(tuples, tuples, tuples)[0][0].mean(0) if mask.any() else torch.zeros(2 * DIMENSION))
     return torch.stack(found)
 
@@ -83,9 +83,9 @@ def test_padding_has_no_influence_at_all(seed: int, other: int, wider: int) -> N
     contexts = contexts_of(seed % 1000)
     generator = torch.Generator().manual_seed(other)
 
-    def repadded(numbers: Tensor, bound: int) -> Tensor:
-        noise = torch.randint(0, bound, (*numbers.shape[:2], numbers.shape[2] + wider), generator=generator)
-        noise[..., : numbers.shape[2]] = torch.where(contexts.mask, numbers, noise[..., : numbers.shape[2]])
+    def repadded(ids: Tensor, bound: int) -> Tensor:
+        noise = torch.randint(0, bound, (*ids.shape[:2], ids.shape[2] + wider), generator=generator)
+        noise[..., : ids.shape[2]] = torch.where(contexts.mask, ids, noise[..., : ids.shape[2]])
         return noise
 
     mask = nn.functional.pad(contexts.mask, (0, wider))

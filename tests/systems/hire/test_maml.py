@@ -15,7 +15,7 @@ def relation_of(tasks: int, seed: int = 0) -> MetaRelation:
 
 
 def loss(relation: MetaRelation) -> Tensor:
-    """One number for each task, in which every part has its say."""
+    """A loss for each task that depends on every part."""
     translation, direction, head, tail = relation
     return (translation**3 + (direction * head).sin() + translation * tail**2).sum(-1)
 

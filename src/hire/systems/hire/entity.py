@@ -24,12 +24,12 @@ class Vectors(NamedTuple):
 
 
 class MetaRelation(NamedTuple):
-    """What is known of a relation; every part may be refined on the references (Eq. 13-16)."""
+    """The parameters of a relation, all of which are refined on the references (Eq. 13-16)."""
 
     translation: Tensor  # [..., dim]: R
     direction: Tensor  # [..., dim]: r_p of MTransD, the normal of MTransH
-    head_shift: Tensor  # [..., dim]: what the task adds to the projection vector of every head
-    tail_shift: Tensor  # [..., dim]: and of every tail
+    head_shift: Tensor  # [..., dim]: added to the projection vector of every head of the task
+    tail_shift: Tensor  # [..., dim]: added to that of every tail
 
 
 def projected(decoder: Decoder, entities: Vectors, direction: Tensor, shift: Tensor) -> Tensor:

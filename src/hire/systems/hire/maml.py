@@ -21,7 +21,7 @@ def refine(
     """Move every part of some relations against the gradient of their own losses [tasks].
 
     The losses are summed, so that the step of a task does not depend on the others in the batch and is the same in
-    training and afterwards. With second order, gradients flow through the steps; otherwise the steps are constants.
+    training and inference. With second order, gradients flow through the steps; otherwise the steps are constants.
     """
     for _ in range(steps):
         with torch.enable_grad():

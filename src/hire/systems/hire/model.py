@@ -1,4 +1,4 @@
-"""A trained HiRe: its network, its tables, and what it makes of a relation's support."""
+"""A trained HiRe: its network, its tables, and its adaptation to the support set of a relation."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class HireState(NamedTuple):
-    """A relation as a trained HiRe knows it."""
+    """What a trained HiRe knows about a relation."""
 
     relation: MetaRelation
-    projected: LastTails[Tensor]  # t_perp of the tails last asked for, [tails, dim]
+    projected: LastTails[Tensor]  # t_perp of the latest tails, [tails, dim]
 
 
 class Hire(FewShotSystem):
@@ -54,7 +54,7 @@ class Hire(FewShotSystem):
         return HireTrainer(dataset, resources.embeddings(settings.embedding), settings, resources.device)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The tables, and the network."""
+        """The tables and the weights of the network."""
         network = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
         return {"entities": self.entities, "projections": self.projections, **network}
 
@@ -66,7 +66,7 @@ class Hire(FewShotSystem):
         tensors: dict[str, Tensor],
         device: torch.device | str = "cpu",
     ) -> Hire:
-        """With the weights that were saved."""
+        """A model with saved weights."""
         network = HireNetwork(settings.model)
         network.load_state_dict(
             {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
@@ -94,7 +94,7 @@ class Hire(FewShotSystem):
         return HireState(MetaRelation(*(part[0].detach() for part in relation)), LastTails())
 
     def _negatives(self, true: IntArray, size: int, candidates: IntArray | None) -> IntArray:
-        """Some candidates that are none of the true tails, if there are others; always the same."""
+        """Some candidates that are not true tails, if there are any; always the same."""
         count = self.network.settings.inner_negatives
         spare = min(size, count + len(true))
         drawn = random_stream(self.seed, "adaptation").choice(size, spare, replace=False)
@@ -105,12 +105,12 @@ class Hire(FewShotSystem):
     @torch.no_grad()
     def score(self, state: HireState, heads: IntArray, tails: IntArray) -> Tensor:
         """Minus the distance, [heads, tails]."""
-        decoder, learned = self.network.settings.decoder, state.relation
+        decoder, relation = self.network.settings.decoder, state.relation
 
         def project(tails: IntArray) -> Tensor:
-            return projected_tails(decoder, learned, self._vectors(tails))
+            return projected_tails(decoder, relation, self._vectors(tails))
 
-        moved = translated(decoder, learned, self._vectors(heads))
+        moved = translated(decoder, relation, self._vectors(heads))
         return -distance(squared_distances(moved, state.projected.get(tails, project))).cpu()
 
     def vectors(self, entities: IntArray) -> Tensor:
@@ -119,10 +119,10 @@ class Hire(FewShotSystem):
 
     @torch.no_grad()
     def extended(self, graph: KnowledgeGraph) -> Hire:
-        """With the entities behind the known ones, each where the facts that it has with placed ones put it.
+        """The same model with embeddings of new entities, derived from their facts with known ones.
 
         A fact (e, r, o) puts e at o - r, where r is the mean of t - h over facts of r; the more exactly r translates,
-        the more its facts count. Its projection is the mean one of the entities that stand in the same place of r.
+        the more its facts count. The projection of e is the mean one of the entities on the same side of r.
         """
         known, count = len(self.entities), len(graph.entities)
         entities, projections = (
@@ -139,10 +139,10 @@ class Hire(FewShotSystem):
             for entity in ready:
                 facts = graph.neighbors_of(entity, None)
                 facts = facts[placed[facts[:, 1]]]
-                for kind in np.unique(facts[:, 0]).tolist():
-                    if kind not in roles:
-                        roles[kind] = self._role(graph, kind)
-                own = [roles[kind] for kind in facts[:, 0].tolist()]
+                for edge_type in np.unique(facts[:, 0]).tolist():
+                    if edge_type not in roles:
+                        roles[edge_type] = self._role(graph, edge_type)
+                own = [roles[edge_type] for edge_type in facts[:, 0].tolist()]
                 weights = torch.stack([role.weight for role in own])[:, None]
                 at = entities[as_tensor(facts[:, 1])] - torch.stack([role.translation for role in own])
                 entities[entity] = (weights * at).sum(dim=0) / weights.sum()
@@ -151,15 +151,15 @@ class Hire(FewShotSystem):
             waiting = [e for e in waiting if not placed[e]]
         return Hire(self.network, entities, projections, self.seed)
 
-    def _role(self, graph: KnowledgeGraph, kind: int) -> _Role:
-        """What a kind of edge says of the entities that it leaves."""
-        number = kind % len(graph.relations)
-        facts = graph.triples[graph.triples[:, 1] == number]
+    def _role(self, graph: KnowledgeGraph, edge_type: int) -> _Role:
+        """What an edge type says about its sources."""
+        relation = edge_type % len(graph.relations)
+        facts = graph.triples[graph.triples[:, 1] == relation]
         facts = facts[(facts[:, [0, 2]] < len(self.entities)).all(axis=1)][: self.network.settings.facts_of_a_role]
         if not len(facts):
-            name = graph.relations[number]
+            name = graph.relations[relation]
             raise HireError(f"{name!r} has no fact in the graph to learn it from", remedy="use a background relation")
-        sources, targets = facts[:, [0, 2]].T if kind == number else facts[:, [2, 0]].T
+        sources, targets = facts[:, [0, 2]].T if edge_type == relation else facts[:, [2, 0]].T
         of_sources = self._vectors(sources)
         moves = self.vectors(targets) - of_sources.embeddings  # [facts, dim]
         translation = moves.mean(dim=0)
@@ -168,8 +168,8 @@ class Hire(FewShotSystem):
 
 
 class _Role(NamedTuple):
-    """What a kind of edge says of the entities that it leaves."""
+    """What an edge type says about its sources."""
 
-    translation: Tensor  # [dim]: from there to where it leads
-    projection: Tensor  # [dim]: their mean one
+    translation: Tensor  # [dim]: from the sources to the targets, in the mean
+    projection: Tensor  # [dim]: the mean one of the sources
     weight: Tensor  # []

@@ -14,11 +14,11 @@ from hire.systems.hire.maml import refine
 from hire.systems.hire.settings import HireModelSettings
 from hire.systems.hire.triplet import LstmLearner, MeanLearner, SetLearner
 
-NEVER = -1e4  # a logit; unlike minus infinity it has a gradient, zero, even where no negative is false
+NEVER = -1e4  # a logit; unlike minus infinity, it has a gradient, zero, even if no negative is false
 
 
 class HireNetwork(nn.Module):
-    """All of HiRe but its tables of entities: the levels, the learned starting points, and the inner step."""
+    """All of HiRe except its tables of entities: the levels, the learned starting points, and the inner step."""
 
     def __init__(self, settings: HireModelSettings) -> None:
         super().__init__()
@@ -64,8 +64,8 @@ class HireNetwork(nn.Module):
         """The loss of each pair of some tasks, [tasks, pairs].
 
         heads and tails are [tasks, pairs, dim]; negatives are [tasks, pairs, n, dim], or [tasks, n, dim] and shared by
-        the pairs of a task. false [tasks, pairs, n] tells where a negative is none of the true tails, candidates
-        [tasks] from how many entities negatives were drawn.
+        the pairs of a task. false [tasks, pairs, n] says where a negative is not a true tail, candidates [tasks] from
+        how many entities the negatives were drawn.
         """
         decoder = self.settings.decoder
         moved = translated(decoder, relation, heads)  # [tasks, pairs, dim]
@@ -86,7 +86,7 @@ class HireNetwork(nn.Module):
         return F.softplus(torch.logsumexp(logits, dim=-1) + temperature * positive)
 
     def _stands_for(self, candidates: Tensor, drawn: int) -> Tensor:
-        """The logarithm of how many negatives one counts as, [tasks]."""
+        """The logarithm of the number of candidates that each negative stands for, [tasks]."""
         full = self.settings.full_negatives
         crowd = (candidates / full).clamp_min(1).log() * self.settings.crowding
         return crowd + candidates.clamp_max(full).log() - math.log(drawn)
@@ -100,7 +100,7 @@ class HireNetwork(nn.Module):
         candidates: Tensor | None = None,
         rejected: tuple[Vectors, Vectors] | None = None,
     ) -> MetaRelation:
-        """The relations of some tasks' references, refined on them and against pairs that were rejected, if any."""
+        """The relations of some tasks' references, refined on the references and against rejected pairs, if any."""
         relation = self.meta_relation(heads.embeddings, tails.embeddings)
         scale = 1.0 if self.settings.loss == "margin" else 1 / self.log_temperature.exp()
 
@@ -121,7 +121,7 @@ class HireNetwork(nn.Module):
     def _rejection(
         self, relation: MetaRelation, heads: Vectors, tails: Vectors, false_heads: Vectors, false_tails: Vectors
     ) -> Tensor:
-        """The loss of some tasks [tasks] for false pairs [tasks, n, dim]: how well they fit beside the references."""
+        """The loss [tasks] of false pairs [tasks, n, dim]: how well they fit compared to the references."""
         decoder = self.settings.decoder
 
         def fit(heads: Vectors, tails: Vectors) -> Tensor:  # [tasks, pairs]

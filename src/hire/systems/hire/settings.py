@@ -23,22 +23,22 @@ class HireModelSettings:
     decoder: Decoder = "mtransd"  # of the entity level; mtranse and mtransh are ablations
     loss: Loss = "softmax"  # over shared negatives, or the paper's margin
     margin: float = 1.0  # gamma of Eq. 12 and 20, for the margin loss
-    temperature: float = 8.0  # what distances are multiplied with before the softmax; learned from here
+    temperature: float = 8.0  # factor of distances before the softmax; learned from here
     residual: bool = True  # add the gated mean of t - h to the meta relation
-    learner_start: float = 1.0  # factor of the learner's last layer at first: with a small one, R is mean(t - h)
+    learner_start: float = 1.0  # initial factor of the learner's last layer: with a small one, R is mean(t - h)
     drop_path: float = 0.2  # of the set attention block, while training
     inner_steps: int = 1  # of MAML; 0 leaves it out
     inner_rate: float = 0.1  # l_r of Eq. 13; learned for each dimension from here with the softmax loss
     inner_negatives: int = 512  # drawn from the candidates when a relation is learned after training
-    full_negatives: int = 128  # up to so many candidates, each counts fully in the softmax; C of them beyond it
-    crowding: float = 0.5  # count as full_negatives * (C / full_negatives) ** crowding, however many are drawn
+    full_negatives: int = 128  # candidates that each count fully in the softmax; for more of them see crowding
+    crowding: float = 0.5  # C > full_negatives candidates count as full_negatives * (C / full_negatives) ** crowding
     second_order: bool = True  # whether gradients flow through the inner steps
     context_weight: float = 0.05  # lambda of Eq. 21; 0 leaves the context level out
     context_temperature: float = 0.1  # tau of Eq. 5
     false_contexts: int = 1  # N of Eq. 5
     context_heads: int = 1  # of the self-attention over a context
-    rejection_weight: float = 0.3  # of rejected pairs beside the references; at 1, single verdicts do harm
-    facts_of_a_role: int = 1_000  # facts of a relation that are looked at to place an entity that is new
+    rejection_weight: float = 0.3  # of rejected pairs relative to the references; at 1, single rejections do harm
+    facts_of_a_role: int = 1_000  # facts of a relation that are used to embed new entities
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class HireTrainingSettings:
     steps: int = 3_000  # of training
     shots: tuple[int, ...] = (1, 1, 3, 5, 5)  # each step draws one of them
     regime: Regime = "in-train"  # or `tasks`, the train relations alone
-    batches: Literal["pooled", "episodes"] = "pooled"  # a pool with several sorts of task, or the paper's episodes
+    batches: Literal["pooled", "episodes"] = "pooled"  # a pool with several kinds of tasks, or the paper's episodes
     shares: TaskShares = field(default_factory=TaskShares)  # of the pool
     tasks: int = 32  # in a step
     queries: int = 48  # of a task
-    negatives: int = 128  # shared by the queries of a task; of each query, in the paper's episodes
-    inner_negatives: int = 32  # of these, for the references
+    negatives: int = 128  # shared by the queries of a task; of each query in the paper's episodes
+    inner_negatives: int = 32  # the first of the negatives, used for the references
     context_references: int | None = 16  # for which the context loss is computed in a step; None for all
-    embedding_norm: float | None = 1.5  # to which pre-trained embeddings are scaled, in the mean of squares
+    embedding_norm: float | None = 1.5  # root mean square norm to which pre-trained embeddings are scaled
     seed: int = 0  # of initial weights, tasks, negatives and contexts
 
 

@@ -1,4 +1,4 @@
-"""Training of HiRe: episodes in, a better model out, step by step, the same for the same seed."""
+"""Training of HiRe on episodes; the same seed gives the same model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hire.optim.tables import RowTable
 from hire.optim.trainer import Loss, Rows
 from hire.sampling.contexts import Contexts, ContextSampler, Tuples
 from hire.sampling.episodes import EpisodeBatch, EpisodeSampler
-from hire.sampling.task_pool import FEWEST_FACTS, TaskPool
+from hire.sampling.task_pool import MIN_FACTS, TaskPool
 from hire.systems.base import SystemTrainer
 from hire.systems.hire.context import info_nce
 from hire.systems.hire.entity import Vectors
@@ -27,7 +27,7 @@ from hire.util.randomness import random_stream
 
 
 class HireBatch(NamedTuple):
-    """What a step is computed from."""
+    """The batch of a step."""
 
     episodes: EpisodeBatch
     contexts: DrawnContexts | None  # of some references, unless the context level is left out
@@ -72,7 +72,7 @@ class HireTrainer(SystemTrainer[HireBatch, HireNetwork]):
         )
 
     def system(self) -> Hire:
-        """The system as it is now, with averaged weights if there are any."""
+        """The current system, with EMA weights if there are any."""
         return Hire(self.averaged_network, self.entities.averaged(), self.projections.averaged(), self.seed)
 
     def batch(self, step: int) -> HireBatch:
@@ -141,7 +141,7 @@ class HireTrainer(SystemTrainer[HireBatch, HireNetwork]):
 
 
 class DrawnContexts(NamedTuple):
-    """Some references and their contexts; those that are in a batch more than once share their true context."""
+    """Some references and their contexts; references that occur several times in a batch share their true context."""
 
     pairs: Tensor  # [n, 2]
     own: Tensor  # [n]: the position of each pair's true context
@@ -149,9 +149,9 @@ class DrawnContexts(NamedTuple):
 
 
 class _Rows:
-    """The rows of the tables that a step uses, each once, and the vectors of some ids in them.
+    """The distinct rows of the tables that a step uses, and the vectors of some ids in them.
 
-    What stands in contexts alone is never scored, and its projection not needed.
+    Entities that occur in contexts only are never scored, so their projections are not needed.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class _Rows:
         self.entities = Rows(entities, entity_ids, entities.rows(entity_ids))
         self.projections = Rows(projections, projection_ids, projections.rows(projection_ids))
         self.in_contexts = positions[len(flat) :]
-        # All at once: a lookup's gradient is as large as the table.
+        # A single lookup for all: the gradient of each lookup is as large as the table.
         tables = (
             (positions[: len(flat)], self.entities.vectors),
             (projection_positions, self.projections.vectors),
@@ -178,7 +178,7 @@ class _Rows:
 
     @property
     def moved(self) -> list[Rows]:
-        """The rows that the gradient moves."""
+        """The rows that the gradient updates."""
         return [self.entities, self.projections]
 
 
@@ -193,12 +193,12 @@ def _column(pairs: Vectors, side: int) -> Vectors:
     return Vectors(*(part[:, :, side] for part in pairs))
 
 
-Draw = Callable[[int, int], EpisodeBatch]  # a batch of a step's number and a number of shots
+Draw = Callable[[int, int], EpisodeBatch]  # from a step and the number of shots
 
 
 def _pooled(dataset: FewShotDataset, settings: HireTrainingSettings) -> Draw:
-    fewest = max(FEWEST_FACTS, max(settings.shots) + 1)
-    pool = TaskPool(dataset, settings.regime, settings.shares, fewest_facts=fewest)
+    min_facts = max(MIN_FACTS, max(settings.shots) + 1)
+    pool = TaskPool(dataset, settings.regime, settings.shares, min_facts=min_facts)
 
     def draw(step: int, shots: int) -> EpisodeBatch:
         return pool.batch(

@@ -1,4 +1,4 @@
-"""Triplet level: the meta relation of a set of references, in whatever order and number (Eq. 6-8, appendix D.2)."""
+"""Triplet level: the meta relation of a set of references, of any size and order (Eq. 6-8, appendix D.2)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class DropPath(nn.Module):
-    """Leaves out a residual branch, for some of the sets at a time, while training."""
+    """Drops a residual branch for some of the sets during training."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class SetAttentionBlock(nn.Module):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, elements: Tensor) -> Tensor:
-        """Let the elements [..., set, dim] see each other; the result has the same shape."""
+        """Let the elements [..., set, dim] attend to each other; the result has the same shape."""
         # [..., set, heads, 3 * dim / heads] -> [..., heads, set, dim / heads] three times
         split = self.query_key_value(elements).unflatten(-1, (self.heads, -1)).transpose(-2, -3)
         attended = F.scaled_dot_product_attention(*split.chunk(3, dim=-1))

@@ -12,7 +12,7 @@ from torch import Tensor
 from hire.data.dataset import FewShotDataset
 from hire.data.facts import Facts
 from hire.errors import HireError
-from hire.sampling.task_pool import TaskShares, collect_tasks, cumulated_shares
+from hire.sampling.task_pool import TaskShares, collect_tasks, cumulative_shares
 from hire.systems.path.features import ENTITY_FEATURES, ReferenceEvidence
 from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.settings import PathTrainingSettings
@@ -21,7 +21,7 @@ from hire.util.arrays import IntArray, positions_in
 from hire.util.randomness import random_stream
 
 NEVER = -1e4  # a logit
-FEWEST_QUERIES = 5  # facts that a relation needs besides the references to serve as a task
+MIN_QUERIES = 5  # facts that a relation needs besides the references to serve as a task
 IS_TAIL, POPULARITY, DEGREE = (ENTITY_FEATURES.index(name) for name in ("is a tail", "popularity", "degree"))
 
 
@@ -50,15 +50,15 @@ class PathTasks:
         self.graph = graph
         self.settings = settings
         shares = TaskShares(train=settings.train_share, background=1 - settings.train_share, types=0)
-        fewest = max(settings.shots) + FEWEST_QUERIES
-        self.tasks = [task for task in collect_tasks(dataset, "in-train", shares) if len(task.pairs) >= fewest]
+        min_facts = max(settings.shots) + MIN_QUERIES
+        self.tasks = [task for task in collect_tasks(dataset, "in-train", shares) if len(task.pairs) >= min_facts]
         if not self.tasks:
             raise HireError(
-                f"no relation has {fewest} triples to train with",
+                f"no relation has {min_facts} triples to train with",
                 file=dataset.name,
                 remedy="ask for fewer shots, or give a graph with more facts",
             )
-        self._cumulated = cumulated_shares(np.array([task.kind for task in self.tasks]), shares)
+        self._cumulative = cumulative_shares(np.array([task.kind for task in self.tasks]), shares)
         owners = np.repeat(np.arange(len(self.tasks)), [len(task.pairs) for task in self.tasks])
         pairs = np.concatenate([task.pairs for task in self.tasks])
         self._facts = Facts.of(np.insert(pairs, 1, owners, axis=1), graph.entity_count, len(self.tasks))
@@ -73,7 +73,7 @@ class PathTasks:
         generator = random_stream(settings.seed, "paths", step)
         features, inputs, walked, stands_for = [], [], [], []
         for uniform in generator.random(settings.tasks):
-            index = min(int(np.searchsorted(self._cumulated, uniform)), len(self.tasks) - 1)
+            index = min(int(np.searchsorted(self._cumulative, uniform)), len(self.tasks) - 1)
             drawn = self.draw(generator, index)
             entities, positions = np.unique(drawn.tails, return_inverse=True)
             block = Tails.of(drawn.evidence, entities)
