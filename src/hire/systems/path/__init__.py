@@ -1,1 +1,1 @@
-"""The path level: what the graph between head and candidate says, in the light of the references."""
+"""The path level: ranks candidates by the paths that lead to them and by shared neighbors, given the references."""
