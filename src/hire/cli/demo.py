@@ -67,8 +67,9 @@ def demo(output: Path, steps: int, path_steps: int, seed: int, serve: bool) -> N
     click.echo(f"The run is in {output}; {output / 'members' / 'hire' / 'curves.svg'} shows its training.")
     if not serve:
         click.echo(f"In the browser: {program} serve {output}")
-    click.echo(f"Your own graph: {program} data build graph.tsv -o my-graph")
-    click.echo(f"                {program} train my-graph -o runs/my-graph")
+    click.echo(f"Your own graph, without training: {program} predict graph.tsv --references examples.tsv --head NAME")
+    click.echo(f"and trained on it: {program} data build graph.tsv -o my-graph")
+    click.echo(f"                   {program} train my-graph -o runs/my-graph")
     if serve:
         serve_model(output)
 
