@@ -97,7 +97,7 @@ def test_the_command_line_takes_a_graph_for_a_run(
 def test_a_file_that_is_no_graph_is_told(tmp_path: Path) -> None:
     (tmp_path / "picture.png").write_bytes(b"\x89PNG")
     (tmp_path / "two.tsv").write_text("a\tb\n")
-    for name in ("picture.png", "two.tsv"):
+    for name in ("picture.png", "two.tsv", "missing.tsv"):
         with pytest.raises(HireError, match=name):
             hire.open(tmp_path / name)
 

@@ -289,6 +289,8 @@ def test_a_system_by_name_and_from_a_file(run: Callable[..., Result], tmp_path: 
         (("--set", "training.steps"), "training.steps=200"),
         (("--preset", "fast", "--system", "hire"), "give one of"),
         (("--config", tmp_path / "none.toml"), "none.toml: no such file"),
+        (("--system", "ensemble"), "an ensemble needs members"),
+        *([] if torch.cuda.is_available() else [(("--device", "cuda"), "no CUDA device")]),
     ):
         wrong = run("train", "umls-one", *given, "-o", tmp_path / "wrong")
         assert wrong.exit_code == 2 and message in wrong.output and "Traceback" not in wrong.output

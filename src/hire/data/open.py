@@ -46,6 +46,9 @@ def open_graph(source: str | Path) -> FewShotDataset:
     A raw graph is read once; afterwards its binary form is mapped from the cache, unless the file has changed.
     """
     path, endpoint = Path(source), str(source).startswith(("http://", "https://"))
+    if not endpoint and not path.exists() and str(source) not in BUNDLED:
+        remedy = "a graph is a file such as graph.tsv, graph.csv or graph.nt.gz, a dataset, or a SPARQL endpoint"
+        raise HireError("no such file, directory or bundled dataset", file=source, remedy=remedy)
     if not endpoint and not path.is_file():
         return open_dataset(source)
     state: list[object] = [f"hire {__version__}"]

@@ -47,7 +47,7 @@ def train_run(
     Embeddings are those of a file, or from the cache, or learned first; max_minutes counts them in.
     """
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
-    run, settings = Path(run), settings or preset()
+    run, settings, where = Path(run), settings or preset(), device_named(device)
     dataset = open_dataset(source)
     _check_dev(dataset)
     config = run_config(dataset, str(source), settings, embeddings)
@@ -62,7 +62,7 @@ def train_run(
     else:
         run.mkdir(parents=True, exist_ok=True)
         write_json(run / CONFIG, config)
-    workshop = Workshop(dataset, device_named(device), embeddings, deadline, threads, tensorboard)
+    workshop = Workshop(dataset, where, embeddings, deadline, threads, tensorboard)
     try:
         result = workshop.train(run, settings.system, settings.settings)
     except HireError:
