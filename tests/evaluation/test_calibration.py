@@ -5,7 +5,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hire.evaluation.calibration import LEVELS, TEMPERATURES, Calibration, Outcomes, fit, for_shots, left_out, report
+from hire.evaluation.calibration import (
+    LEVELS,
+    SHOWN,
+    TEMPERATURES,
+    Calibration,
+    Outcomes,
+    fit,
+    for_shots,
+    left_out,
+    report,
+)
 
 
 def drawn(seed: int, relations: int = 12, heads: int = 150, candidates: int = 40, noise: float = 0.0) -> Outcomes:
@@ -113,3 +123,19 @@ def test_the_nearest_number_of_references_counts() -> None:
     found = {1: one, 5: five}
     assert [for_shots(found, k) for k in (1, 4, 5, 9)] == [one, one, five, five]
     assert for_shots({5: five}, 2) is five and for_shots({}, 3) is None
+
+
+def test_novel_answers_are_those_left_when_other_true_tails_are_hidden() -> None:
+    generator = np.random.default_rng(5)
+    scores = generator.normal(size=(4, 30)).astype(np.float32)
+    rows = np.array([0, 0, 0, 1, 2, 2, 3])
+    columns = np.array([3, 9, 20, 4, 7, -1, 11])  # -1: a true tail that is no candidate
+    outcomes = Outcomes.of(0, scores, rows, columns)
+    for query, (row, column) in enumerate(zip(rows, columns, strict=True)):
+        hidden = {int(c) for r, c in zip(rows, columns, strict=True) if r == row and c != column and c >= 0}
+        shown = [int(c) for c in np.argsort(-scores[row], kind="stable") if c not in hidden][:SHOWN]
+        assert outcomes.novel_right[query].tolist() == [c == column for c in shown]
+        for index, temperature in enumerate(TEMPERATURES):
+            exact = scores[row].astype(np.float64) / temperature
+            log_mass = exact - np.log(np.exp(exact - exact.max()).sum()) - exact.max()  # known tails share the mass
+            assert outcomes.novel[query, :, index] == pytest.approx(log_mass[shown], abs=1e-4)
