@@ -47,6 +47,18 @@ def test_a_loss_that_is_no_number_stops_with_the_last_good_checkpoint(tmp_path: 
         train(Line(broken_at=2), Stage("Line"))
 
 
+def test_weights_that_are_not_finite_are_never_saved(tmp_path: Path) -> None:
+    class Bursting(Line):
+        def train_step(self, batch: torch.Tensor | None = None) -> float:
+            loss = super().train_step(batch)
+            self.line.weight.data.fill_(math.inf)  # the loss before the update was still a number
+            return loss
+
+    with pytest.raises(HireError, match="the weights after step 1 are not finite; no checkpoint was written"):
+        train(Bursting(steps=3), Stage("Line", tmp_path / STATE, deadline=0.0))
+    assert not (tmp_path / STATE).exists()
+
+
 def test_batches_are_drawn_ahead_and_the_best_step_is_kept(tmp_path: Path) -> None:
     seen: list[int] = []
     kept: list[int] = []

@@ -83,13 +83,17 @@ def train(trainer: Trainer[Any, Any], stage: Stage) -> tuple[bool, list[Entry]]:
 
 
 def _finite(loss: float, trainer: Trainer[Any, Any], stage: Stage) -> float:
-    if math.isfinite(loss):
-        return loss
+    if not math.isfinite(loss):
+        raise _diverged(f"the loss of step {trainer.step:,} is {loss}", stage)
+    return loss
+
+
+def _diverged(what: str, stage: Stage) -> HireError:
     kept = "no checkpoint was written"
     if stage.state is not None and stage.state.exists():
         kept = f"the last good checkpoint is {stage.state}, step {int(load_tensors(stage.state)['step']):,}"
-    raise HireError(
-        f"the loss of step {trainer.step:,} is {loss}; {kept}",
+    return HireError(
+        f"{what}; {kept}",
         remedy="train again with a smaller optimizer.learning_rate or optimizer.table_learning_rate",
     )
 
@@ -157,12 +161,15 @@ class _History:
         path = self.stage.state
         if path is None:
             return
+        state = trainer.state()
+        if not all(bool(tensor.isfinite().all()) for tensor in state.values()):  # the next loss would tell
+            raise _diverged(f"the weights after step {trainer.step:,} are not finite", self.stage)
         if self.entries:
             with atomic_file(path.with_name(METRICS)) as partial:
                 partial.write_text("".join(json.dumps(entry) + "\n" for entry in self.entries), "utf-8")
             with atomic_file(path.with_name(CURVES)) as partial:
                 partial.write_text(curves_svg(self.entries), "utf-8")
-        save_tensors(path, trainer.state() | {"losses": torch.tensor(self.losses, dtype=torch.float64)})
+        save_tensors(path, state | {"losses": torch.tensor(self.losses, dtype=torch.float64)})
 
 
 @contextmanager
