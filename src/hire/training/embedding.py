@@ -24,6 +24,7 @@ def embeddings_of(
     dataset: FewShotDataset,
     settings: EmbeddingSettings,
     device: torch.device | str = "cpu",
+    threads: int = 1,
 ) -> Embeddings:
     """The embeddings of a dataset's background graph, from the cache if they were learned before.
 
@@ -38,7 +39,7 @@ def embeddings_of(
     with suppress(OSError):  # the cache is a convenience
         path.parent.mkdir(parents=True, exist_ok=True)
     trainer = EmbeddingTrainer(dataset.graph, settings, device_named(device))
-    finished, _ = train(trainer, Stage(f"Embedding with {settings.model}", _usable(state)))
+    finished, _ = train(trainer, Stage(f"Embedding with {settings.model}", _usable(state), threads=threads))
     found = trainer.embeddings()
     if finished:
         with suppress(HireError, OSError):

@@ -66,7 +66,8 @@ def train_run(
     try:
         result = workshop.train(run, settings.system, settings.settings)
     except HireError:
-        _remove_if_empty(run)
+        if not resume:
+            _remove_if_empty(run)
         raise
     write_card(run, dataset, settings, result)
     return result
@@ -97,7 +98,7 @@ class Workshop:
         """Embeddings of the background graph."""
         if self.embeddings_file is not None:
             return load_embeddings(self.embeddings_file, self.dataset, settings.dimension)
-        return embeddings_of(self.dataset, settings, self.device)
+        return embeddings_of(self.dataset, settings, self.device, self.threads)
 
     def evaluate(self, system: FewShotSystem) -> float:
         """The mean MRR on dev."""
