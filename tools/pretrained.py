@@ -140,6 +140,7 @@ def main() -> None:
     settings = replace(settings, training=replace(settings.training, steps=options.steps, seed=options.seed))
     trainer = ManyGraphsTrainer(graphs_of(datasets, settings), settings)
     options.output.mkdir(parents=True, exist_ok=True)
+    begun_at = commit()
     start = time.monotonic()
     finished, _ = train(trainer, Stage("Pre-training", options.output / STATE))
     seconds = time.monotonic() - start
@@ -153,7 +154,7 @@ def main() -> None:
     content = {
         "settings": to_plain(settings),
         "graphs": {name: SHARES[name] for name in datasets},
-        "commit": commit(),
+        "commit": begun_at,
         "seconds": round(seconds),
         "finished": finished,
         "calibration": fitted,
