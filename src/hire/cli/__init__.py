@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
         error.show()
         sys.exit(EXIT_BAD_INPUT)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("error: interrupted; no incomplete files were left behind", err=True)
+        click.echo("error: interrupted; run again with --resume to continue, where the command has it", err=True)
         sys.exit(EXIT_BAD_INPUT)
     except MemoryError:
         click.echo("error: out of memory\n       close other programs, or use a smaller graph", err=True)
