@@ -123,3 +123,14 @@ def test_extended_is_as_if_made_at_once(umls: FewShotDataset) -> None:
     assert wider.facts.contain(heads, relations, tails).all()
     assert len(wider.facts.keys) == len(umls.facts.keys) + 3
     assert [task.name for task in wider.tasks] == [task.name for task in umls.tasks]
+
+
+def test_the_triples_of_tasks(umls: FewShotDataset) -> None:
+    for split in ("train", "dev"):
+        tasks = umls.split(split)
+        everything = [[h, task.relation, t] for task in tasks for h, t in task.pairs.tolist()]
+        assert umls.task_triples(split).tolist() == everything
+        references = [[h, task.relation, t] for task in tasks for h, t in task.pairs[:2].tolist()]
+        assert umls.task_triples(split, 2).tolist() == references
+    with pytest.raises(HireError, match="need 1001"):
+        umls.task_triples("dev", 1000)

@@ -25,6 +25,8 @@ BUILT_IN = {
     "path": "hire.systems.path.model:PathModel",
     "ensemble": "hire.systems.ensemble:Ensemble",
     "mean-translation": "hire.systems.mean_translation:MeanTranslation",
+    "nearest-pair": "hire.systems.nearest_pair:NearestPair",
+    "any-link": "hire.systems.any_link:AnyLink",
     "popularity": "hire.systems.popularity:Popularity",
 }
 
