@@ -26,6 +26,12 @@ class Rows(NamedTuple):
     ids: Tensor  # [n]
     vectors: Tensor  # [n, dim]: a leaf, whose gradient moves the rows
 
+    @classmethod
+    def of(cls, table: RowTable, ids: Tensor) -> tuple[Rows, Tensor]:
+        """The rows of all ids [...], each once, and the position of every id among them, [...]."""
+        distinct, positions = (part.to(table.weights.device) for part in torch.unique(ids, return_inverse=True))
+        return cls(table, distinct, table.rows(distinct)), positions
+
 
 class Loss(NamedTuple):
     """What a step minimizes, and the rows of tables that it depends on."""

@@ -31,6 +31,11 @@ CAPABILITIES: dict[Capability, str] = {
     "vectors": "has a vector for each entity",
     "new-entities": "takes entities that were added after training",
 }
+Recipe = Literal["published", "common"]
+RECIPES: dict[Recipe, str] = {
+    "published": "loss, negatives, regime, batch and model selection as in the system's own paper",
+    "common": "the same tasks, embeddings, loss and budget for every system, those of the preset `fast`",
+}
 REMEMBERED = range(100, 20_001)  # tails: fewer are soon done again, and more are not worth their memory
 
 
@@ -62,6 +67,7 @@ class FewShotSystem(ABC):
     paper: ClassVar[str] = ""  # authors, title, venue
     settings_type: ClassVar[type[Any]]  # a frozen dataclass; its fields may be frozen dataclasses, as sections
     capabilities: frozenset[Capability] = frozenset()
+    recipes: ClassVar[Mapping[Recipe, Mapping[str, Any]]] = {}  # changes of the default settings, by dotted paths
     scale: float = 1.0  # what its scores are multiplied with to be the logits of a softmax over candidates
 
     @abstractmethod

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hire.errors import HireError
+from hire.systems.base import Recipe
 from hire.systems.registry import system_class
 from hire.util.files import explain_os_errors
 from hire.util.settings import changed, from_plain, items, to_plain
@@ -42,6 +43,15 @@ class RunSettings:
         given = dict(content or {})
         teaching = from_plain(TeachingSettings, given.pop("teaching", {}), "teaching")
         return cls(system, from_plain(system_class(system).settings_type, given), teaching)
+
+    @classmethod
+    def of_recipe(cls, system: str, recipe: Recipe) -> RunSettings:
+        """A system with the settings of one of its recipes; one without recipes has its defaults in each."""
+        recipes = system_class(system).recipes
+        if recipes and recipe not in recipes:
+            remedy = f"its recipes are {', '.join(recipes)}"
+            raise HireError(f"the system {system!r} has no recipe {recipe!r}", remedy=remedy)
+        return cls.of(system).changed(recipes.get(recipe, {}))
 
     def changed(self, changes: Mapping[str, Any]) -> RunSettings:
         """The same with some settings changed, by their dotted paths."""

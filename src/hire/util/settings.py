@@ -163,8 +163,9 @@ def comments(settings: Any, prefix: str = "") -> dict[str, str]:
 
 
 def _source(kind: type[Any]) -> str:
+    """The source of a settings class, after that of those it inherits from."""
     try:
-        return inspect.getsource(kind)
+        return "\n".join(inspect.getsource(of) for of in reversed(kind.__mro__) if is_dataclass(of))
     except (OSError, TypeError):  # a package without its source
         return ""
 

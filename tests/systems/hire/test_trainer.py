@@ -11,11 +11,11 @@ from hire.embeddings.settings import Embeddings
 from hire.errors import HireError
 from hire.evaluation.ranking import evaluate
 from hire.sampling.episodes import EpisodeBatch
+from hire.systems.episodic.losses import LossName
 from hire.systems.hire.context import info_nce
 from hire.systems.hire.entity import MetaRelation, Vectors
-from hire.systems.hire.model import Hire
 from hire.systems.hire.network import HireNetwork
-from hire.systems.hire.settings import HireModelSettings, HireSettings, HireTrainingSettings, Loss
+from hire.systems.hire.settings import HireModelSettings, HireSettings, HireTrainingSettings
 from hire.systems.hire.trainer import HireTrainer, _Rows
 from hire.training.settings import preset
 
@@ -48,7 +48,7 @@ def test_training_helps_with_unseen_relations(umls: FewShotDataset, embeddings: 
 
 
 @pytest.mark.parametrize("loss", ["margin", "softmax"])
-def test_negatives_of_each_pair_count_as_shared_ones_do(loss: Loss) -> None:
+def test_negatives_of_each_pair_count_as_shared_ones_do(loss: LossName) -> None:
     torch.manual_seed(0)
     network = HireNetwork(replace(MODEL, loss=loss)).eval()
     relation = MetaRelation(*torch.randn(4, 2, 16))
@@ -58,14 +58,6 @@ def test_negatives_of_each_pair_count_as_shared_ones_do(loss: Loss) -> None:
     assert torch.allclose(network.losses(relation, heads, tails, own), shared, atol=1e-5)
     none_left_out = torch.ones(2, 3, 5, dtype=torch.bool)
     assert torch.allclose(network.losses(relation, heads, tails, negatives, none_left_out), shared, atol=1e-5)
-
-
-def test_what_negatives_stand_for_does_not_depend_on_how_many_are_drawn() -> None:
-    network = HireNetwork(replace(MODEL, full_negatives=100, crowding=0.5))
-    for candidates, mass in ((40, 40), (100, 100), (400, 200), (10_000, 1_000)):
-        for drawn in (1, 32, 512):
-            each = network._stands_for(torch.tensor([candidates]), drawn).exp().item()
-            assert drawn * each == pytest.approx(mass, rel=1e-4)
 
 
 def test_the_papers_episodes_train(umls: FewShotDataset, embeddings: Embeddings) -> None:
@@ -180,10 +172,3 @@ def test_a_learner_that_starts_at_nothing_leaves_the_gated_mean_of_t_minus_h() -
     heads, tails = torch.randn(2, 3, 4, 16)
     expected = torch.sigmoid(torch.tensor(2.0)) * (tails - heads).mean(dim=1)
     assert torch.allclose(network.meta_relation(heads, tails).translation, expected, atol=1e-6)
-
-
-def test_no_true_tail_is_a_negative_after_training() -> None:
-    model = Hire(HireNetwork(replace(MODEL, inner_negatives=10)), *torch.randn(2, 12, 16))
-    for candidates in (None, np.arange(12)):
-        assert set(model._negatives(np.array([3, 5]), 12, candidates)) == set(range(12)) - {3, 5}
-    assert len(model._negatives(np.array([7]), 1, np.array([7]))) == 1  # where there is nothing else

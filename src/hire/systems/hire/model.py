@@ -13,11 +13,11 @@ from hire.data.graph import KnowledgeGraph
 from hire.embeddings.distances import distance, squared_distances
 from hire.errors import HireError
 from hire.systems.base import Capability, FewShotSystem, LastTails, Resources, Support, as_tensor
+from hire.systems.episodic.drawing import adaptation_negatives
 from hire.systems.hire.entity import MetaRelation, Vectors, projected_tails, translated
 from hire.systems.hire.network import HireNetwork
 from hire.systems.hire.settings import HireSettings
 from hire.util.arrays import IntArray
-from hire.util.randomness import random_stream
 
 if TYPE_CHECKING:
     from hire.systems.hire.trainer import HireTrainer
@@ -83,7 +83,8 @@ class Hire(FewShotSystem):
         """The meta relation, refined by MAML against some of the candidates, and away from rejected pairs."""
         self.network.eval()
         size = len(self.entities) if support.candidates is None else len(support.candidates)
-        negatives = self._negatives(support.pairs[:, 1], size, support.candidates)
+        count = self.network.settings.inner_negatives
+        negatives = adaptation_negatives(self.seed, support.pairs[:, 1], size, support.candidates, count)
         heads, tails = (self._vectors(column[None]) for column in support.pairs.T)
         rejected = None
         if len(support.rejected):
@@ -92,15 +93,6 @@ class Hire(FewShotSystem):
         sizes = torch.tensor([size], device=self.entities.device)
         relation = self.network.adapt(heads, tails, self._vectors(negatives[None]), None, sizes, rejected)
         return HireState(MetaRelation(*(part[0].detach() for part in relation)), LastTails())
-
-    def _negatives(self, true: IntArray, size: int, candidates: IntArray | None) -> IntArray:
-        """Some candidates that are not true tails, if there are any; always the same."""
-        count = self.network.settings.inner_negatives
-        spare = min(size, count + len(true))
-        drawn = random_stream(self.seed, "adaptation").choice(size, spare, replace=False)
-        drawn = drawn if candidates is None else np.asarray(candidates)[drawn]
-        others = drawn[~np.isin(drawn, true)]
-        return others[:count] if len(others) else drawn[:count]
 
     @torch.no_grad()
     def score(self, state: HireState, heads: IntArray, tails: IntArray) -> Tensor:

@@ -8,13 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hire.systems.episodic.losses import crowd, margin_losses, softmax_losses
+from hire.systems.episodic.maml import refine
 from hire.systems.hire.context import ContextEncoder
 from hire.systems.hire.entity import MetaRelation, Vectors, distances, own_distances, translated
-from hire.systems.hire.maml import refine
 from hire.systems.hire.settings import HireModelSettings
 from hire.systems.hire.triplet import LstmLearner, MeanLearner, SetLearner
-
-NEVER = -1e4  # a logit; unlike minus infinity, it has a gradient, zero, even if no negative is false
 
 
 class HireNetwork(nn.Module):
@@ -74,22 +73,14 @@ class HireNetwork(nn.Module):
             negative = distances(decoder, relation, moved, negatives)  # [tasks, pairs, n]
         else:
             negative = own_distances(decoder, relation, moved, negatives)
-        if self.settings.loss == "margin":  # (Eq. 12, 20)
-            hinge = F.relu(positive[..., None] + self.settings.margin - negative)
-            return hinge.mean(-1) if false is None else (hinge * false).sum(-1) / false.sum(-1).clamp_min(1)
-        temperature = self.log_temperature.exp()
-        logits = -temperature * negative
+        settings = self.settings
+        if settings.loss == "margin":  # (Eq. 12, 20)
+            return margin_losses(-positive, -negative, settings.margin, false)
+        stands_for = None
         if candidates is not None:
-            logits = logits + self._stands_for(candidates, negative.shape[-1])[:, None, None]
-        if false is not None:
-            logits = logits.masked_fill(~false, NEVER)
-        return F.softplus(torch.logsumexp(logits, dim=-1) + temperature * positive)
-
-    def _stands_for(self, candidates: Tensor, drawn: int) -> Tensor:
-        """The logarithm of the number of candidates that each negative stands for, [tasks]."""
-        full = self.settings.full_negatives
-        crowd = (candidates / full).clamp_min(1).log() * self.settings.crowding
-        return crowd + candidates.clamp_max(full).log() - math.log(drawn)
+            drawn = negative.shape[-1]
+            stands_for = crowd(candidates, drawn, full=settings.full_negatives, crowding=settings.crowding)
+        return softmax_losses(-positive, -negative, self.log_temperature.exp(), false, stands_for)
 
     def adapt(
         self,

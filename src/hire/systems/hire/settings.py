@@ -7,11 +7,9 @@ from typing import Literal
 
 from hire.embeddings.settings import EmbeddingSettings
 from hire.optim.settings import OptimizerSettings, SelectionSettings
-from hire.sampling.episodes import Regime
-from hire.sampling.task_pool import TaskShares
+from hire.systems.episodic.losses import LossName
+from hire.systems.episodic.settings import EpisodeSettings
 from hire.systems.hire.entity import Decoder
-
-Loss = Literal["softmax", "margin"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +19,7 @@ class HireModelSettings:
     dimension: int = 100  # of entities, projections and the meta relation
     learner: Literal["set", "mean", "lstm"] = "set"  # MRL, and its ablations AVG and LSTM
     decoder: Decoder = "mtransd"  # of the entity level; mtranse and mtransh are ablations
-    loss: Loss = "softmax"  # over shared negatives, or the paper's margin
+    loss: LossName = "softmax"  # over shared negatives, or the paper's margin
     margin: float = 1.0  # gamma of Eq. 12 and 20, for the margin loss
     temperature: float = 8.0  # factor of distances before the softmax; learned from here
     residual: bool = True  # add the gated mean of t - h to the meta relation
@@ -42,21 +40,10 @@ class HireModelSettings:
 
 
 @dataclass(frozen=True)
-class HireTrainingSettings:
+class HireTrainingSettings(EpisodeSettings):
     """What HiRe is trained with; the defaults are those of the preset `fast`."""
 
-    steps: int = 3_000  # of training
-    shots: tuple[int, ...] = (1, 1, 3, 5, 5)  # each step draws one of them
-    regime: Regime = "in-train"  # or `tasks`, the train relations alone
-    batches: Literal["pooled", "episodes"] = "pooled"  # a pool with several kinds of tasks, or the paper's episodes
-    shares: TaskShares = field(default_factory=TaskShares)  # of the pool
-    tasks: int = 32  # in a step
-    queries: int = 48  # of a task
-    negatives: int = 128  # shared by the queries of a task; of each query in the paper's episodes
-    inner_negatives: int = 32  # the first of the negatives, used for the references
     context_references: int | None = 16  # for which the context loss is computed in a step; None for all
-    embedding_norm: float | None = 1.5  # root mean square norm to which pre-trained embeddings are scaled
-    seed: int = 0  # of initial weights, tasks, negatives and contexts
 
 
 @dataclass(frozen=True)

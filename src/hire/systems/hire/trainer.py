@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,14 +14,14 @@ from hire.embeddings.settings import Embeddings
 from hire.optim.tables import RowTable
 from hire.optim.trainer import Loss, Rows
 from hire.sampling.contexts import Contexts, ContextSampler, Tuples
-from hire.sampling.episodes import EpisodeBatch, EpisodeSampler
-from hire.sampling.task_pool import MIN_FACTS, TaskPool
+from hire.sampling.episodes import EpisodeBatch
 from hire.systems.base import SystemTrainer
+from hire.systems.episodic.drawing import episodes_of, evaluated_shots, initial_tables
 from hire.systems.hire.context import info_nce
 from hire.systems.hire.entity import Vectors
 from hire.systems.hire.model import Hire
 from hire.systems.hire.network import HireNetwork
-from hire.systems.hire.settings import HireSettings, HireTrainingSettings
+from hire.systems.hire.settings import HireSettings
 from hire.util.randomness import random_stream
 
 
@@ -48,13 +47,10 @@ class HireTrainer(SystemTrainer[HireBatch, HireNetwork]):
         self.settings = settings
         self.device = torch.device(device)
         self.selection = settings.selection
-        self.shots = (1, 3, 5) if len(set(training.shots)) > 1 else training.shots[:1]
-        self._draw = _pooled(dataset, training) if training.batches == "pooled" else _episodes(dataset, training)
+        self.shots = evaluated_shots(training.shots)
+        self._draw = episodes_of(dataset, training)
         self.contexts = ContextSampler(dataset.graph)
-        start, relations = (part[:, : model.dimension] for part in (embeddings.entities, embeddings.relations))
-        if training.embedding_norm is not None:
-            scale = training.embedding_norm / start.square().sum(dim=1).mean().sqrt()
-            start, relations = start * scale, relations * scale
+        start, relations = initial_tables(embeddings, model.dimension, training.embedding_norm)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(training.seed)
             network = HireNetwork(model).to(self.device)
@@ -129,15 +125,15 @@ class HireTrainer(SystemTrainer[HireBatch, HireNetwork]):
         settings = self.settings.model
         if self.network.context is None:
             raise TypeError("the context level was left out")
-        ids, lengths, own = (part.to(self.device) for part in (drawn.tuples.relations, drawn.tuples.lengths, drawn.own))
-        relation_ids, positions = torch.unique(ids, return_inverse=True)
-        relations = self.relations.rows(relation_ids)  # [r, dim]
-        encoded = self.network.context(Tuples(positions, rows.in_contexts, lengths), relations, rows.entities.vectors)
+        lengths, own = (part.to(self.device) for part in (drawn.tuples.lengths, drawn.own))
+        relations, positions = Rows.of(self.relations, drawn.tuples.relations)
+        tuples = Tuples(positions, rows.in_contexts, lengths)
+        encoded = self.network.context(tuples, relations.vectors, rows.entities.vectors)
         falsehoods = len(triplets) * settings.false_contexts
         true, false = torch.split(encoded, [len(encoded) - falsehoods, falsehoods])
         false = false.view(len(triplets), settings.false_contexts, -1)
         loss = info_nce(triplets, true[own], false, settings.context_temperature).mean()
-        return loss, Rows(self.relations, relation_ids, relations)
+        return loss, relations
 
 
 class DrawnContexts(NamedTuple):
@@ -159,10 +155,8 @@ class _Rows:
     ) -> None:
         flat = torch.cat([part.flatten() for part in scored])
         everything = flat if in_contexts is None else torch.cat([flat, in_contexts])
-        entity_ids, positions = _distinct(everything, entities.weights.device)
-        projection_ids, projection_positions = _distinct(flat, entities.weights.device)
-        self.entities = Rows(entities, entity_ids, entities.rows(entity_ids))
-        self.projections = Rows(projections, projection_ids, projections.rows(projection_ids))
+        self.entities, positions = Rows.of(entities, everything)
+        self.projections, projection_positions = Rows.of(projections, flat)
         self.in_contexts = positions[len(flat) :]
         # A single lookup for all: the gradient of each lookup is as large as the table.
         tables = (
@@ -182,49 +176,6 @@ class _Rows:
         return [self.entities, self.projections]
 
 
-def _distinct(ids: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Each id once, and the position of every id among them."""
-    found, positions = torch.unique(ids, return_inverse=True)
-    return found.to(device), positions.to(device)
-
-
 def _column(pairs: Vectors, side: int) -> Vectors:
     """The heads or the tails of pairs [tasks, pairs, 2, dim]."""
     return Vectors(*(part[:, :, side] for part in pairs))
-
-
-Draw = Callable[[int, int], EpisodeBatch]  # from a step and the number of shots
-
-
-def _pooled(dataset: FewShotDataset, settings: HireTrainingSettings) -> Draw:
-    min_facts = max(MIN_FACTS, max(settings.shots) + 1)
-    pool = TaskPool(dataset, settings.regime, settings.shares, min_facts=min_facts)
-
-    def draw(step: int, shots: int) -> EpisodeBatch:
-        return pool.batch(
-            settings.seed,
-            step,
-            tasks=settings.tasks,
-            shots=shots,
-            queries=settings.queries,
-            negatives=settings.negatives,
-            inner_negatives=settings.inner_negatives,
-        )
-
-    return draw
-
-
-def _episodes(dataset: FewShotDataset, settings: HireTrainingSettings) -> Draw:
-    samplers = {
-        shots: EpisodeSampler(
-            dataset,
-            shots=shots,
-            queries=settings.queries,
-            negatives=settings.negatives,
-            batch_size=settings.tasks,
-            regime=settings.regime,
-            seed=settings.seed,
-        )
-        for shots in settings.shots
-    }
-    return lambda step, shots: samplers[shots].batch(step)

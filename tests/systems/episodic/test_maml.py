@@ -3,8 +3,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hire.systems.episodic.maml import refine
 from hire.systems.hire.entity import MetaRelation
-from hire.systems.hire.maml import refine
 
 RATES = MetaRelation(*(torch.tensor(rate, dtype=torch.float64) for rate in (0.1, 0.2, 0.3, 0.4)))
 

@@ -1,0 +1,88 @@
+"""What is drawn for a system: the episodes of a step, and the negatives that references are refined against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hire.data.dataset import FewShotDataset
+from hire.embeddings.settings import Embeddings
+from hire.sampling.episodes import EpisodeBatch, EpisodeSampler
+from hire.sampling.task_pool import MIN_FACTS, TaskPool
+from hire.systems.episodic.settings import EpisodeSettings
+from hire.util.arrays import IntArray
+from hire.util.randomness import random_stream
+
+Draw = Callable[[int, int], EpisodeBatch]  # from a step and the number of shots
+
+
+def episodes_of(dataset: FewShotDataset, settings: EpisodeSettings) -> Draw:
+    """What draws the episodes of a step."""
+    return _pooled(dataset, settings) if settings.batches == "pooled" else _episodes(dataset, settings)
+
+
+def _pooled(dataset: FewShotDataset, settings: EpisodeSettings) -> Draw:
+    min_facts = max(MIN_FACTS, max(settings.shots) + 1)
+    pool = TaskPool(dataset, settings.regime, settings.shares, min_facts=min_facts)
+
+    def draw(step: int, shots: int) -> EpisodeBatch:
+        return pool.batch(
+            settings.seed,
+            step,
+            tasks=settings.tasks,
+            shots=shots,
+            queries=settings.queries,
+            negatives=settings.negatives,
+            inner_negatives=settings.inner_negatives,
+        )
+
+    return draw
+
+
+def _episodes(dataset: FewShotDataset, settings: EpisodeSettings) -> Draw:
+    samplers = {
+        shots: EpisodeSampler(
+            dataset,
+            shots=shots,
+            queries=settings.queries,
+            negatives=settings.negatives,
+            batch_size=settings.tasks,
+            regime=settings.regime,
+            seed=settings.seed,
+        )
+        for shots in settings.shots
+    }
+    return lambda step, shots: samplers[shots].batch(step)
+
+
+def evaluated_shots(shots: tuple[int, ...]) -> tuple[int, ...]:
+    """For how many references a system that is trained with so many is evaluated on dev."""
+    return (1, 3, 5) if len(set(shots)) > 1 else shots[:1]
+
+
+def initial_tables(embeddings: Embeddings, dimension: int, norm: float | None) -> tuple[Tensor, Tensor]:
+    """Vectors of entities and relations to start from; a norm is the root mean square one that entities get."""
+    entities, relations = (part[:, :dimension] for part in (embeddings.entities, embeddings.relations))
+    if norm is None:
+        return entities, relations
+    scale = norm / entities.square().sum(dim=1).mean().sqrt()
+    return entities * scale, relations * scale
+
+
+def random_embeddings(entities: int, relations: int, dimension: int, seed: int) -> Embeddings:
+    """Vectors by Xavier's initialization, of each relation and each inverse as well."""
+    generator = torch.Generator().manual_seed(seed)
+    tables = (torch.empty(rows, dimension) for rows in (entities, 2 * relations))
+    return Embeddings(*(torch.nn.init.xavier_uniform_(table, generator=generator) for table in tables))
+
+
+def adaptation_negatives(seed: int, true: IntArray, size: int, candidates: IntArray | None, count: int) -> IntArray:
+    """Some of the candidates, or of all `size` entities, that are not true tails, if there are any; always the same."""
+    spare = min(size, count + len(true))
+    drawn = random_stream(seed, "adaptation").choice(size, spare, replace=False)
+    drawn = drawn if candidates is None else np.asarray(candidates)[drawn]
+    others = drawn[~np.isin(drawn, true)]
+    return others[:count] if len(others) else drawn[:count]

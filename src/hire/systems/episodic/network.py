@@ -1,0 +1,193 @@
+"""What the network of a system is, and what it sees of entities: their vectors and, if it asks, their neighbors."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hire.embeddings.distances import distance, squared_distances
+from hire.systems.episodic.losses import crowd, margin_losses, softmax_losses
+from hire.systems.episodic.settings import EpisodicModelSettings
+
+
+@dataclass(frozen=True)
+class Neighbors:
+    """The neighbors of some entities, as rows of two tables; padding has the row 0 and counts nothing."""
+
+    relations: Tensor  # [..., neighbors]: rows of relation_table
+    entities: Tensor  # [..., neighbors]: rows of entity_table
+    mask: Tensor  # [..., neighbors] bool: False for padding
+    relation_table: Tensor  # [n, dim]
+    entity_table: Tensor  # [n, dim]
+
+    @property
+    def relation_vectors(self) -> Tensor:
+        """The vectors of the edges' relations, [..., neighbors, dim]."""
+        return F.embedding(self.relations, self.relation_table)
+
+    @property
+    def entity_vectors(self) -> Tensor:
+        """The vectors of the neighbors, [..., neighbors, dim]."""
+        return F.embedding(self.entities, self.entity_table)
+
+    def weighted(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """The sums of relation and of entity vectors with weights [..., neighbors], two of [..., dim].
+
+        Takes far less memory than the vectors of all neighbors would.
+        """
+        weights = weights * self.mask
+        return pooled(self.relations, self.relation_table, weights), pooled(self.entities, self.entity_table, weights)
+
+    def even(self) -> Tensor:
+        """Weights of a mean over the neighbors, [..., neighbors]; zero where there are none."""
+        return self.mask / self.mask.sum(dim=-1, keepdim=True).clamp_min(1)
+
+    def __getitem__(self, index: Any) -> Neighbors:
+        return self._each(lambda part: part[index])
+
+    def reshape(self, *shape: int) -> Neighbors:
+        """The same with other leading dimensions."""
+        return self._each(lambda part: part.reshape(*shape, part.shape[-1]))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Neighbors:
+        return replace(self, relations=change(self.relations), entities=change(self.entities), mask=change(self.mask))
+
+
+@dataclass(frozen=True)
+class Entities:
+    """Some entities of any shape, as a network sees them; vectors are looked up when they are asked for.
+
+    An index selects from the leading dimensions, as with a tensor.
+    """
+
+    rows: Tensor  # [...]: rows of the table
+    table: Tensor  # [n, dim]
+    around: Neighbors | None = None  # [..., neighbors]; None if the network does not look at them
+
+    @property
+    def vectors(self) -> Tensor:
+        """The embeddings, [..., dim]."""
+        return F.embedding(self.rows, self.table)
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The neighbors, without any edge that the task must not see."""
+        if self.around is None:
+            raise TypeError("the network did not ask for the neighbors of these entities")
+        return self.around
+
+    @property
+    def shape(self) -> torch.Size:
+        """The leading dimensions."""
+        return self.rows.shape
+
+    def __getitem__(self, index: Any) -> Entities:
+        return Entities(self.rows[index], self.table, None if self.around is None else self.around[index])
+
+    def reshape(self, *shape: int) -> Entities:
+        """The same with other leading dimensions."""
+        return Entities(
+            self.rows.reshape(shape), self.table, None if self.around is None else self.around.reshape(*shape)
+        )
+
+
+class Pairs(NamedTuple):
+    """The references or the queries of some tasks, with negatives; see `EpisodeBatch`."""
+
+    heads: Entities  # [tasks, pairs]
+    tails: Entities  # [tasks, pairs]
+    negatives: Entities  # [tasks, pairs, n], or [tasks, n] and shared by the pairs of a task
+    false: Tensor | None = None  # [tasks, pairs, n] bool: where a negative is not a true tail; None for everywhere
+    candidates: Tensor | None = None  # [tasks]: number of candidates that shared negatives were drawn from
+
+
+class EpisodicNetwork(nn.Module, ABC):
+    """The equations of a system: it encodes entities, learns relations from references, and scores pairs.
+
+    Whatever a network passes from one method to another consists of tensors and `Entities` in tuples, so that it can be
+    cut into parts along its leading dimensions.
+    """
+
+    max_neighbors: int = 0  # of an entity that the network looks at; 0 for none
+    neighbors_of_queries: ClassVar[bool] = True  # whether it looks at those of queries, or of references alone
+    inner_negatives: int = 0  # that references are contrasted with after training; 0 if `adapt` needs none
+    pairs_at_once: ClassVar[int] = 1 << 24  # that `score` is asked for after training; bounds its memory
+
+    def __init__(self, settings: EpisodicModelSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        start = torch.tensor(math.log(settings.temperature))
+        self.log_temperature = nn.Parameter(start, requires_grad=settings.loss == "softmax")
+
+    def encode(self, entities: Entities) -> Any:
+        """What is known of entities before they are paired, [..., width]: their vectors, unless a system says more."""
+        return entities.vectors
+
+    @abstractmethod
+    def adapt(self, references: Pairs) -> Any:
+        """The relations of some tasks' references; all its tensors begin with [tasks]."""
+
+    @abstractmethod
+    def score(self, relation: Any, heads: Any, tails: Any) -> Tensor:
+        """How well pairs fit their relations, [tasks, q, n]; more is better.
+
+        heads [tasks, q, 1, ...] and tails [tasks, q or 1, n, ...] are encoded.
+        """
+
+    def losses(self, relation: Any, pairs: Pairs) -> Tensor:
+        """The loss of each pair, [tasks, pairs]."""
+        shared = len(pairs.negatives.shape) == len(pairs.heads.shape)
+        heads = part_of(self.encode(pairs.heads), (slice(None), slice(None), None))
+        tails = part_of(self.encode(pairs.tails), (slice(None), slice(None), None))
+        negatives = self.encode(pairs.negatives)
+        if shared:
+            negatives = part_of(negatives, (slice(None), None))
+        positive = self.score(relation, heads, tails)[..., 0]  # [tasks, pairs]
+        return self.contrasted(positive, self.score(relation, heads, negatives), pairs)
+
+    def contrasted(self, positive: Tensor, negative: Tensor, pairs: Pairs) -> Tensor:
+        """The loss of pairs, from their scores [tasks, pairs] and those of their negatives [tasks, pairs, n]."""
+        settings = self.settings
+        if settings.loss == "margin":
+            return margin_losses(positive, negative, settings.margin, pairs.false)
+        stands_for = None
+        if pairs.candidates is not None:
+            drawn = negative.shape[-1]
+            stands_for = crowd(pairs.candidates, drawn, full=settings.full_negatives, crowding=settings.crowding)
+        return softmax_losses(positive, negative, self.log_temperature.exp(), pairs.false, stands_for)
+
+
+def part_of(value: Any, index: Any) -> Any:
+    """Some of the leading dimensions of whatever a network makes: tensors and entities, in tuples."""
+    if isinstance(value, tuple):
+        parts = [part_of(part, index) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value[index]
+
+
+def pair_distances(heads: Tensor, tails: Tensor) -> Tensor:
+    """||h - t|| of heads [tasks, q, 1, dim] and tails [tasks, q or 1, n, dim]: [tasks, q, n]."""
+    if tails.shape[1] == 1:
+        return distance(squared_distances(heads[:, :, 0], tails[:, 0]))
+    return distance((heads - tails).square().sum(dim=-1))
+
+
+def pooled(rows: Tensor, table: Tensor, weights: Tensor) -> Tensor:
+    """The sums of some rows [..., n] of a table [m, dim] with weights [..., n]: [..., dim]."""
+    flat = F.embedding_bag(rows.flatten(0, -2), table, mode="sum", per_sample_weights=weights.flatten(0, -2))
+    return flat.view(*rows.shape[:-1], -1)
+
+
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """A softmax over the last dimension, where the mask allows; all zero where it allows nothing."""
+    scores = scores.masked_fill(~mask, -torch.inf)
+    largest = scores.amax(dim=-1, keepdim=True).detach().clamp_min(torch.finfo(scores.dtype).min)
+    exponents = (scores - largest).exp()
+    return exponents / exponents.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(scores.dtype).tiny)

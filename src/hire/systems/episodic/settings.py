@@ -1,0 +1,59 @@
+"""Settings that the systems of the literature share; the defaults are the recipe `common`, as in the preset `fast`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from hire.embeddings.settings import EmbeddingSettings
+from hire.optim.settings import OptimizerSettings, SelectionSettings
+from hire.sampling.episodes import Regime
+from hire.sampling.task_pool import TaskShares
+from hire.systems.episodic.losses import LossName
+
+
+@dataclass(frozen=True)
+class EpisodicModelSettings:
+    """The size of a model, and its loss; a system adds what its own equations need."""
+
+    dimension: int = 100  # of entities and relations
+    loss: LossName = "softmax"  # over shared negatives, or the margin of the literature
+    margin: float = 1.0  # for the margin loss
+    temperature: float = 8.0  # factor of scores before the softmax; learned from here
+    full_negatives: int = 128  # candidates that each count fully in the softmax; for more of them see crowding
+    crowding: float = 0.5  # C > full_negatives candidates count as full_negatives * (C / full_negatives) ** crowding
+
+
+@dataclass(frozen=True)
+class EpisodeSettings:
+    """What a system is trained with; the defaults are those of the preset `fast`."""
+
+    steps: int = 3_000  # of training
+    shots: tuple[int, ...] = (1, 1, 3, 5, 5)  # each step draws one of them
+    regime: Regime = "in-train"  # or `tasks`, the train relations alone
+    batches: Literal["pooled", "episodes"] = "pooled"  # a pool with several kinds of tasks, or relations drawn evenly
+    shares: TaskShares = field(default_factory=TaskShares)  # of the pool
+    tasks: int = 32  # in a step
+    queries: int = 48  # of a task
+    negatives: int = 128  # shared by the queries of a task; of each query with `episodes`
+    inner_negatives: int = 32  # the first of the negatives, used for the references
+    embedding_norm: float | None = 1.5  # root mean square norm to which the initial embeddings are scaled
+    seed: int = 0  # of initial weights, tasks, negatives and contexts
+
+
+@dataclass(frozen=True)
+class EpisodicTrainingSettings(EpisodeSettings):
+    """What a system of the literature is trained with."""
+
+    initial: Literal["pretrained", "random"] = "pretrained"  # where the embeddings start
+
+
+@dataclass(frozen=True)
+class EpisodicSettings:
+    """All settings of a system; a system replaces the model section by its own."""
+
+    model: EpisodicModelSettings = field(default_factory=EpisodicModelSettings)
+    training: EpisodicTrainingSettings = field(default_factory=EpisodicTrainingSettings)
+    optimizer: OptimizerSettings = field(default_factory=lambda: OptimizerSettings(ema=0.05, clip=5.0))
+    embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
+    selection: SelectionSettings = field(default_factory=lambda: SelectionSettings(evaluate_every=500))
