@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hire.data.dataset import FewShotDataset
-from hire.systems.path.graph import EvidenceGraph
+from hire.systems.path.graph import FAN_OUTS, EvidenceGraph
 from hire.systems.path.settings import EvidenceSettings
 
 ENTITIES, RELATIONS = 9, 3
@@ -37,10 +37,10 @@ def test_edges_and_counts_are_those_of_plain_loops(triples: list[tuple[int, int,
         edges
     )
     fan_outs = Counter((source, edge_type) for source, edge_type, _ in edges)
-    for (owner, edge), log_fan_outs in zip(zip(*found, strict=True), graph.log_fan_outs[found.ids], strict=True):
+    for (owner, edge), levels in zip(zip(*found, strict=True), graph.levels[found.ids], strict=True):
         edge_type, target = int(graph.edge_types[edge]), int(graph.targets[edge])
         back = (edge_type + RELATIONS) % (2 * RELATIONS)
-        assert np.exp(log_fan_outs) == pytest.approx([fan_outs[owner, edge_type], fan_outs[target, back]])
+        assert FAN_OUTS[levels].tolist() == [fan_outs[owner, edge_type], fan_outs[target, back]]
     over = graph.leaving_over(everyone, np.full(ENTITIES, RELATIONS))
     assert {(int(owner), int(graph.targets[edge])) for owner, edge in zip(*over, strict=True)} == {
         (source, target) for source, edge_type, target in edges_of(triples) if edge_type == RELATIONS
@@ -81,7 +81,7 @@ def test_of_a_hub_a_sample_is_walked_that_other_relations_do_not_change() -> Non
     )
     walked = graph.leaving(np.array([0])).ids
     assert 5 < len(walked) < 40
-    assert np.exp(graph.log_fan_outs[walked, 0]) == pytest.approx([199] * len(walked))
+    assert (FAN_OUTS[graph.levels[walked, 0]] == 199).all()
     hidden = larger.leaving(np.array([0]), hidden=1).ids
     assert larger.targets[hidden].tolist() == graph.targets[walked].tolist()
     assert len(graph.leaving(np.arange(1, 200)).ids) == 199  # seen from the other side, nothing is left out

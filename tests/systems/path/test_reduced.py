@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hire.data.dataset import FewShotDataset
 from hire.systems.path.features import FEATURE, ReferenceEvidence
-from hire.systems.path.graph import EvidenceGraph
+from hire.systems.path.graph import FAN_OUTS, EvidenceGraph
 from hire.systems.path.reduced import ReducedGraph
 from tests.systems.path.test_graph import ENTITIES, RELATIONS, TRIPLES, graph_of
 
@@ -16,7 +16,7 @@ EVERYONE = np.arange(ENTITIES)
 
 def edges_with_fan_outs(graph: EvidenceGraph, hidden: int | None = None) -> set[tuple[float, ...]]:
     edges = graph.leaving(EVERYONE, hidden)
-    fan_outs = np.exp(graph.log_fan_outs_of(edges.ids)).round(3).tolist()
+    fan_outs = FAN_OUTS[graph.levels_of(edges.ids)].tolist()
     columns = edges.owners.tolist(), graph.edge_types[edges.ids].tolist(), graph.targets[edges.ids].tolist()
     return {(*edge, *of_edge) for *edge, of_edge in zip(*columns, fan_outs, strict=True)}
 

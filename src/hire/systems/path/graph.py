@@ -7,7 +7,7 @@ task, it is hidden: none of its edges is walked or counted, so that a task canno
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,26 @@ from hire.systems.path.settings import EvidenceSettings
 from hire.util.arrays import FloatArray, IntArray, expand_rows, positions_in, row_offsets
 
 PAIRS_AT_ONCE = 1 << 22  # bounds the memory needed to count co-occurrences
+
+
+EXACT = 256  # fan-outs up to this one are levels of their own
+IN_AN_OCTAVE = 64  # levels between a larger fan-out and twice as much
+LEVELS = EXACT + 24 * IN_AN_OCTAVE
+
+
+def fan_out_levels(fan_outs: NDArray[Any]) -> NDArray[np.int16]:
+    """Fan-outs as small numbers, so that powers of them can be looked up; large ones are rounded by half a percent."""
+    octaves = np.log2(np.maximum(fan_outs, EXACT) / EXACT)
+    above = np.minimum(EXACT + np.rint(IN_AN_OCTAVE * octaves), LEVELS - 1)
+    return np.where(fan_outs <= EXACT, fan_outs, above).astype(np.int16)
+
+
+FAN_OUTS: FloatArray = np.concatenate(  # [levels]: the fan-out that each level stands for, at least 1
+    [
+        np.maximum(np.arange(EXACT), 1),
+        EXACT * 2 ** (np.arange(LEVELS - EXACT) / IN_AN_OCTAVE),
+    ]
+).astype(np.float32)
 
 
 class Edges(NamedTuple):
@@ -70,9 +90,10 @@ class EvidenceGraph:
         self.offsets = self._profile_starts[self.profile_offsets]  # [nodes + 1]
         self.edge_types = (pairs[kept] % self.edge_type_count).astype(np.int32)  # [edges]
         self.targets = targets[kept].astype(np.int32)  # [edges]
-        self.log_fan_outs = np.log(
+        self.levels = fan_out_levels(
             np.stack([fan_outs[kept], fan_outs[inverse[kept]]], axis=1)
-        )  # [edges, 2]: at the source, at the target
+        )  # [edges, 2]: of the fan-outs at the source and at the target
+        self.removed_edges = np.zeros(0, np.int64)  # ids of edges that are not to be walked, sorted
 
     @classmethod
     def of(cls, dataset: FewShotDataset, settings: EvidenceSettings | None = None) -> EvidenceGraph:
@@ -146,9 +167,13 @@ class EvidenceGraph:
         """The number of edges that each of some profile entries stands for."""
         return self.profile_counts[entries]
 
-    def log_fan_outs_of(self, edges: IntArray) -> FloatArray:
-        """The logarithm of each edge's fan-out at its source and at its target, [edges, 2]."""
-        return self.log_fan_outs[edges]
+    def levels_of(self, edges: IntArray) -> NDArray[np.int16]:
+        """The levels of each edge's fan-outs at its source and at its target, [edges, 2]."""
+        return self.levels[edges]
+
+    def hides(self, hidden: int | None) -> NDArray[np.bool_]:
+        """Which edge types are not to be seen while a relation is hidden, [edge types]."""
+        return np.arange(self.edge_type_count) % self.relation_count == (-1 if hidden is None else hidden)
 
     def degrees_of(self, nodes: IntArray) -> NDArray[np.int64]:
         """The number of edges that leave each of some nodes."""
@@ -160,7 +185,7 @@ class EvidenceGraph:
 
     def tuple_idf(self, edges: NDArray[np.int64]) -> FloatArray:
         """The inverse document frequency of each edge's (edge type, target) tuple among the nodes, as in `idf`."""
-        idf: FloatArray = np.log((self.entity_count + 1) / (np.exp(self.log_fan_outs_of(edges)[:, 1]) + 1))
+        idf: FloatArray = np.log((self.entity_count + 1) / (FAN_OUTS[self.levels_of(edges)[:, 1]] + 1))
         return idf
 
     @cached_property

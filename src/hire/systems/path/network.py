@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hire.systems.path.features import EDGE_FEATURES, ENTITY_FEATURES, FEATURE, TASK_FEATURES
+from hire.systems.path.graph import FAN_OUTS
+from hire.systems.path.messages import pass_messages
 from hire.systems.path.settings import PathModelSettings
 from hire.systems.path.walks import HOPS, PAIR_FEATURES, Layer, TailInputs, Walks
 
@@ -21,9 +24,12 @@ DEGREE = FEATURE["degree"]
 class PathMember(nn.Module):
     """One network: weights of each edge type, three hops, and a read-out for each pair of head and tail."""
 
+    log_fan_outs: Tensor  # of each level
+
     def __init__(self, settings: PathModelSettings) -> None:
         super().__init__()
         self.settings = settings
+        self._kept_powers: dict[int, tuple[Tensor, Tensor]] = {}
         channels, width = settings.channels, settings.readout_width
         # Of edge types: a hidden layer, then the weights for each hop. Trained weights are stored by these names.
         self.kinds = nn.Linear(len(EDGE_FEATURES), settings.edge_width)
@@ -36,6 +42,7 @@ class PathMember(nn.Module):
         self.thinning = nn.Parameter(
             torch.stack([spread[torch.randperm(channels)] for _ in range(3 * HOPS)]).view(HOPS, 3, channels)
         )
+        self.register_buffer("log_fan_outs", torch.from_numpy(np.log(FAN_OUTS)), persistent=False)
         self.updates = nn.ModuleList(nn.Linear(2 * channels, channels, bias=False) for _ in range(HOPS))
         self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in range(HOPS - 1))
         self.gate = nn.Linear(len(ENTITY_FEATURES), channels)  # by the nodes that the first hop leads to
@@ -80,15 +87,13 @@ class PathMember(nn.Module):
         """
         state = self.start + self.start_features(walks.heads)  # [queries, channels]
         for hop in range(HOPS - 1):
-            edge_weights = self._edge_weights(hop, weights[hop], walks.layers[hop], edge_mask)
-            arrived = self._pass(hop, state, edge_weights, walks.layers[hop], *walks.degrees[hop : hop + 2])
+            arrived = self._pass(hop, state, weights[hop], walks.layers[hop], *walks.degrees[hop : hop + 2], edge_mask)
             arrived = F.gelu(self.norms[hop](arrived))
             if hop == 0:
                 arrived = arrived * (1 + self.gate(walks.near))
             state = arrived + _staying(state, walks.stays[hop])
-        edge_weights = self._edge_weights(HOPS - 1, weights[HOPS - 1], walks.layers[-1], edge_mask)
         of_tails = degrees.index_select(0, walks.tails.index_select(0, walks.reached))
-        last = self._pass(HOPS - 1, state, edge_weights, walks.layers[-1], walks.degrees[-1], of_tails)
+        last = self._pass(HOPS - 1, state, weights[HOPS - 1], walks.layers[-1], walks.degrees[-1], of_tails, edge_mask)
         return self._read_out(described, walks, torch.cat([last, _staying(state, walks.stays[-1])], dim=-1))
 
     def _read_out(self, described: Tensor, walks: Walks, arrived: Tensor) -> Tensor:
@@ -102,26 +107,41 @@ class PathMember(nn.Module):
         scores: Tensor = inputs[:, 0] + self.last(hidden)[:, 0]
         return scores
 
-    def _edge_weights(self, hop: int, weights: Tensor, layer: Layer, edge_mask: Sequence[Tensor] | None) -> Tensor:
-        """What each edge multiplies messages by, [edges, channels]: the weight of its type, less for large fan-outs."""
-        thinned = torch.exp(-layer.log_fan_outs @ torch.sigmoid(self.thinning[hop, 1:]))
-        edge_weights = weights.index_select(0, layer.edge_types) * thinned
-        return edge_weights if edge_mask is None else edge_weights * edge_mask[hop][:, None]
-
     def _pass(
-        self, hop: int, state: Tensor, edge_weights: Tensor, layer: Layer, before: Tensor, after: Tensor
+        self,
+        hop: int,
+        state: Tensor,
+        weights: Tensor,
+        layer: Layer,
+        before: Tensor,
+        after: Tensor,
+        edge_mask: Sequence[Tensor] | None,
     ) -> Tensor:
         """The messages that arrive at each node of a layer, given the degrees in both layers, [nodes, channels]."""
-        state = state * torch.exp(-self.settings.degree_scale * before[:, None] @ torch.sigmoid(self.thinning[hop, :1]))
-        messages = state.index_select(0, layer.sources) * edge_weights
-        arrived = torch.asinh(
-            self.settings.message_scale
-            * state.new_zeros(len(after), state.shape[1]).index_add(0, layer.targets, messages)
-        )
+        exponents = torch.sigmoid(self.thinning[hop])  # of the degree, of the fan-outs at the source and at the target
+        state = state * torch.exp(-self.settings.degree_scale * before[:, None] @ exponents[:1])
+        mask = None if edge_mask is None else edge_mask[hop]
+        summed = pass_messages(state, weights, *self._fan_out_powers(hop), layer, len(after), mask)
+        arrived = torch.asinh(self.settings.message_scale * summed)
         updated: Tensor = self.updates[hop](
             torch.cat([arrived, arrived / (1 + self.settings.degree_scale * after[:, None])], dim=-1)
         )
         return updated
+
+    def _fan_out_powers(self, hop: int) -> tuple[Tensor, Tensor]:
+        """How much each level of a fan-out at the source, and at the target, weakens a message, [levels, channels]."""
+        kept = self._kept_powers.get(hop)
+        if kept is None:
+            both = torch.exp(-self.log_fan_outs[:, None] * torch.sigmoid(self.thinning[hop, 1:, None])).unbind()
+            kept = both[0].contiguous(), both[1].contiguous()
+            if not (self.training or torch.is_grad_enabled()):
+                self._kept_powers[hop] = kept
+        return kept
+
+    def train(self, mode: bool = True) -> PathMember:
+        """Begin or end training; what follows from the weights is computed anew."""
+        self._kept_powers = {}
+        return super().train(mode)
 
 
 class PathNetwork(nn.Module):

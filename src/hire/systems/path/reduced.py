@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hire.systems.path.graph import Edges, EvidenceGraph
-from hire.util.arrays import FloatArray, IntArray, contains, positions_in
+from hire.systems.path.graph import Edges, EvidenceGraph, fan_out_levels
+from hire.util.arrays import IntArray, contains, positions_in
 
 NOTABLE_SHARE = 0.05  # of a relation's facts
 
@@ -30,7 +30,7 @@ class ReducedGraph(EvidenceGraph):
         # Not all edges of a hub are walked, so a fact may have an edge in one direction only, or none.
         edges = graph.leaving_over(sources, edge_types)
         same = graph.targets[edges.ids] == targets[edges.owners]
-        self._removed = np.unique(edges.ids[same])
+        self.removed_edges = np.unique(edges.ids[same])
         lost = np.bincount(edge_types, minlength=graph.edge_type_count)
         self.shrinks = bool((lost > NOTABLE_SHARE * graph.edge_counts).any())  # some relation is notably smaller
         if self.shrinks:
@@ -44,8 +44,8 @@ class ReducedGraph(EvidenceGraph):
     @property
     def removed(self) -> tuple[NDArray[np.int64], IntArray, IntArray]:
         """The edges that are left out: their sources, edge types and targets."""
-        sources = np.searchsorted(self.offsets, self._removed, side="right") - 1
-        return sources, self.edge_types[self._removed], self.targets[self._removed]
+        sources = np.searchsorted(self.offsets, self.removed_edges, side="right") - 1
+        return sources, self.edge_types[self.removed_edges], self.targets[self.removed_edges]
 
     def leaving(self, nodes: IntArray, hidden: int | None = None) -> Edges:
         """The edges that leave some nodes, except those of a hidden relation."""
@@ -56,7 +56,7 @@ class ReducedGraph(EvidenceGraph):
         return self._present(super().leaving_over(nodes, edge_types))
 
     def _present(self, edges: Edges) -> Edges:
-        present = ~contains(self._removed, edges.ids)
+        present = ~contains(self.removed_edges, edges.ids)
         return edges if present.all() else Edges(edges.owners[present], edges.ids[present])
 
     def profiles(self, nodes: IntArray, hidden: int | None = None) -> Edges:
@@ -70,16 +70,16 @@ class ReducedGraph(EvidenceGraph):
         positions = positions_in(self._entries_less, entries)
         return np.where(positions >= 0, self._counts_left[positions], self.profile_counts[entries])
 
-    def log_fan_outs_of(self, edges: IntArray) -> FloatArray:
-        """The logarithm of each edge's fan-out at its source and at its target, [edges, 2]."""
+    def levels_of(self, edges: IntArray) -> NDArray[np.int16]:
+        """The levels of each edge's fan-outs at its source and at its target, [edges, 2]."""
         at_source = np.searchsorted(self._profile_starts, edges, side="right") - 1
         at_target = self._entries(self.targets[edges], self.inverse(self.edge_types[edges]))
-        log_fan_outs = self.log_fan_outs[edges]
+        levels = self.levels[edges]
         for column, entries in enumerate((at_source, at_target)):
             positions = positions_in(self._entries_less, entries)
             fewer = np.flatnonzero(positions >= 0)
-            log_fan_outs[fewer, column] = np.log(np.maximum(self._counts_left[positions[fewer]], 1))
-        return log_fan_outs
+            levels[fewer, column] = fan_out_levels(np.maximum(self._counts_left[positions[fewer]], 1))
+        return levels
 
     def degrees_of(self, nodes: IntArray) -> NDArray[np.int64]:
         """The number of edges that leave each of some nodes."""

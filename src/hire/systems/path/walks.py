@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hire.systems.path import kernels
 from hire.systems.path.features import FEATURE, HEAD, TAIL, ReferenceEvidence
 from hire.systems.path.graph import Edges
-from hire.util.arrays import FloatArray, IntArray, expand_rows, positions_in, row_offsets
+from hire.util.arrays import FloatArray, IntArray, distinct, row_offsets
 
 PAIR_FEATURES = (  # of a head and a tail
     "is the head",
@@ -33,7 +34,7 @@ class Layer:
     sources: Tensor  # [edges] int64: position among the nodes of the previous layer
     edge_types: Tensor  # [edges] int64: index of the task * number of edge types + edge type
     targets: Tensor  # [edges] int64: position among the nodes of this layer; after the last hop, among reached pairs
-    log_fan_outs: Tensor  # [edges, 2]: at the source, at the target
+    levels: Tensor  # [edges, 2] int16: of the fan-outs at the source and at the target
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,14 @@ class Tails:
     """Some entities as possible tails of a task."""
 
     entities: NDArray[np.int64]  # [tails]
-    back: Edges  # the edges that leave them; walks arrive over their inverses
+    back: Edges  # the edges that leave them, row by row; walks arrive over their inverses
+    offsets: NDArray[np.int64]  # [tails + 1]: where the edges of each tail start in `back`
     similarities: FloatArray  # [2, tails, shots]: to the reference tails, by profile and by shared tuples
     inputs: TailInputs
     ends: NDArray[np.int64]  # the tails and their neighbors: where the last hop of a walk can start, or a walk can end
     position: NDArray[np.int32]  # [entities]: the position of each entity in `ends`, or -1
+    sources: NDArray[np.int32]  # [edges]: the end from which each edge in `back` arrives
+    own: NDArray[np.int32]  # [tails]: the end that each tail is
 
     @classmethod
     def of(cls, evidence: ReferenceEvidence, entities: IntArray) -> Tails:
@@ -89,7 +93,17 @@ class Tails:
             _long(graph.profile_edge_types[entries.ids]),
             _float(np.log1p(graph.entry_counts(entries.ids))),
         )
-        return cls(entities, back, evidence.similarities(entities, TAIL), inputs, ends, position)
+        return cls(
+            entities,
+            back,
+            row_offsets(back.owners, len(entities)),
+            np.ascontiguousarray(evidence.similarities(entities, TAIL)),
+            inputs,
+            ends,
+            position,
+            position[graph.targets[back.ids]],
+            position[entities],
+        )
 
 
 @dataclass(frozen=True)
@@ -121,7 +135,7 @@ class Walks:
                 _shifted([layer.sources for layer in layers], starts[hop]),
                 _shifted([layer.edge_types for layer in layers], first_types),
                 _shifted([layer.targets for layer in layers], starts[hop + 1]),
-                torch.cat([layer.log_fan_outs for layer in layers]),
+                torch.cat([layer.levels for layer in layers]),
             )
 
         def stays(hop: int) -> Tensor:
@@ -147,20 +161,14 @@ def _shifted(tensors: list[Tensor], by: list[int]) -> Tensor:
     return torch.cat([torch.where(part >= 0, part + shift, part) for part, shift in zip(tensors, by, strict=True)])
 
 
-class _Hop(NamedTuple):
-    """Edges that are walked."""
+class _Near(NamedTuple):
+    """The first hop, and the nodes that it leads to, the heads among them."""
 
-    sources: IntArray  # [edges]: position in one layer
-    targets: IntArray  # [edges]: position in the next layer
-    edges: IntArray  # [edges]: ids
-
-
-class _Reached(NamedTuple):
-    """A layer: the nodes that walks have reached."""
-
-    queries: IntArray  # [n]: the query whose walks reach the node
-    nodes: IntArray  # [n]
-    stays: IntArray  # [n]: position in the previous layer if the node is there too, or -1
+    edges: Edges  # the first hop; owners are queries
+    targets: IntArray  # [edges]: position among the nodes
+    queries: IntArray  # [nodes]: the query whose walks reach the node
+    nodes: IntArray  # [nodes]
+    stays: IntArray  # [nodes]: position of the same node among the heads, or -1
 
 
 def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: IntArray | None = None) -> Walks:
@@ -170,170 +178,109 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
     """
     graph = evidence.graph
     heads = np.asarray(heads, np.int64)
-    queries = np.arange(len(heads))
-    everything = np.broadcast_to(np.arange(len(tails.entities)), (len(heads), len(tails.entities)))
-    columns = everything if chosen is None else chosen
-    arrivals, wanted = _arrivals(evidence, tails, chosen, len(heads))
-    first, near = _first_hop(evidence, heads)
-    second, far, positions = _second_hop(evidence, near, tails, wanted)
-    if arrivals is None:
-        rows, edges = np.nonzero(positions[:, tails.position[graph.targets[tails.back.ids]]] >= 0)
-        arrivals = _Hop(np.zeros(0, np.int64), rows * columns.shape[1] + tails.back.owners[edges], edges)
-    third = _third_hop(evidence, arrivals, tails, positions, columns.shape[1])
-    ends_in = positions[queries[:, None], tails.position[tails.entities[columns]]].ravel()
-    ends = ends_in >= 0
-    ends[third.targets] = True
-    reached = np.flatnonzero(ends)
+    some = np.zeros((0, 0), np.int64) if chosen is None else np.asarray(chosen, np.int64)
+    near = _first_hop(evidence, heads)
+    second, far, cells = _second_hop(evidence, near, tails, some)
+    third, reached = _last_hop(tails, cells, some)
+    inverse_types = graph.inverse(graph.edge_types[third[:, 2]])
+    width = len(tails.entities) if chosen is None else some.shape[1]
+    features = np.zeros((len(heads) * width, len(PAIR_FEATURES)), np.float32)
+    columns = np.tile(np.arange(width), len(heads)) if chosen is None else some.ravel()
+    features[:, 0] = (tails.entities[columns].reshape(len(heads), -1) == heads[:, None]).ravel()
+    order = np.argsort(near.targets, kind="stable")
+    first_types = graph.edge_types[near.edges.ids]
+    kernels.describe_walks(
+        third,
+        inverse_types,
+        reached,
+        far,
+        near.stays,
+        row_offsets(near.targets, len(near.nodes)),
+        first_types[order].astype(np.int64),
+        evidence.rules.keys,
+        np.column_stack([evidence.rules.support, evidence.rules.confidence]),
+        graph.edge_type_count,
+        features,
+    )
+    kernels.match_references(evidence.similarities(heads, HEAD), tails.similarities, some, features[:, 5:])
     of_heads, of_near = (_float(evidence.entity_features(nodes)) for nodes in (heads, near.nodes))
-    degrees = (of_heads[:, FEATURE["degree"]], of_near[:, FEATURE["degree"]], _float(evidence.degrees(far.nodes)))
-    last = third._replace(targets=np.searchsorted(reached, third.targets))
+    degrees = (of_heads[:, FEATURE["degree"]], of_near[:, FEATURE["degree"]], _float(evidence.degrees(far[:, 1])))
+    first = np.column_stack([near.edges.owners, near.targets, near.edges.ids])
     return Walks(
-        (_layer(evidence, first), _layer(evidence, second), _layer(evidence, last, backwards=True)),
-        (heads, near.nodes, far.nodes),
+        (
+            _layer(first, first_types, graph.levels_of(near.edges.ids)),
+            _layer(second, graph.edge_types[second[:, 2]], graph.levels_of(second[:, 2])),
+            _layer(third, inverse_types, graph.levels_of(third[:, 2])[:, ::-1]),
+        ),
+        (heads, near.nodes, far[:, 1]),
         of_heads,
         of_near,
         degrees,
-        (_long(near.stays), _long(far.stays), _long(ends_in[reached])),
-        _long(reached),
-        _long(columns.ravel()),
-        _float(_pair_features(evidence, heads, tails, columns, first, third, near, far)),
+        (_long(near.stays), _long(far[:, 2]), _long(reached[:, 1])),
+        _long(reached[:, 0]),
+        _long(columns),
+        _float(features),
     )
 
 
-def _arrivals(
-    evidence: ReferenceEvidence, tails: Tails, chosen: IntArray | None, queries: int
-) -> tuple[_Hop | None, NDArray[np.bool_]]:
-    """Possible last hops to chosen tails, as positions among the edges that leave the tails, and what they start from.
-
-    The second result is [queries, ends]: which nodes should be reached before the last hop.
-    """
-    if chosen is None:
-        return None, np.ones((queries, len(tails.ends)), bool)
-    edges, pairs = expand_rows(row_offsets(tails.back.owners, len(tails.entities)), chosen.ravel())
-    wanted = np.zeros((queries, len(tails.ends)), bool)
-    sources = tails.position[evidence.graph.targets[tails.back.ids[edges]]]
-    wanted[pairs // chosen.shape[1], sources] = True
-    wanted[np.arange(queries)[:, None], tails.position[tails.entities[chosen]]] = True
-    return _Hop(np.zeros(0, np.int64), pairs, edges), wanted
-
-
-def _first_hop(evidence: ReferenceEvidence, heads: IntArray) -> tuple[_Hop, _Reached]:
+def _first_hop(evidence: ReferenceEvidence, heads: IntArray) -> _Near:
     graph = evidence.graph
     edges = graph.leaving(heads, evidence.hidden)
     keys = edges.owners * graph.entity_count + graph.targets[edges.ids]
     own = np.arange(len(heads)) * graph.entity_count + heads
-    near = np.unique(np.concatenate([keys, own]))
+    near = distinct(np.concatenate([keys, own]))
     stays = np.full(len(near), -1)
     stays[np.searchsorted(near, own)] = np.arange(len(heads))
-    queries, nodes = np.divmod(near, graph.entity_count)
-    return _Hop(edges.owners, np.searchsorted(near, keys), edges.ids), _Reached(queries, nodes, stays)
+    return _Near(edges, np.searchsorted(near, keys), *np.divmod(near, graph.entity_count), stays)
 
 
 def _second_hop(
-    evidence: ReferenceEvidence, near: _Reached, tails: Tails, wanted: NDArray[np.bool_]
-) -> tuple[_Hop, _Reached, NDArray[np.int32]]:
-    """The hop to wanted nodes, the layer of nodes reached by now, and their positions in it, [queries, ends]."""
-    graph = evidence.graph
-    passed = np.flatnonzero(graph.passable(near.nodes, evidence.hidden))
-    edges = graph.leaving(near.nodes[passed], evidence.hidden)
-    starts = passed[edges.owners]
-    cells = _cells(near.queries[starts], tails.position[graph.targets[edges.ids]], wanted)
-    leads = np.flatnonzero(cells >= 0)
-    stay_cells = _cells(near.queries, tails.position[near.nodes], wanted)
-    staying = np.flatnonzero(stay_cells >= 0)
-    positions = np.full(wanted.size, -1, np.int32)
-    positions[cells[leads]] = 0
-    positions[stay_cells[staying]] = 0
-    far = np.flatnonzero(positions == 0)
-    positions[far] = np.arange(len(far))
-    stays = np.full(len(far), -1)
-    stays[positions[stay_cells[staying]]] = staying
-    queries, ends = np.divmod(far, max(1, wanted.shape[1]))
-    hop = _Hop(starts[leads], positions[cells[leads]], edges.ids[leads])
-    return hop, _Reached(queries, tails.ends[ends], stays), positions.reshape(wanted.shape)
+    evidence: ReferenceEvidence, near: _Near, tails: Tails, chosen: IntArray
+) -> tuple[IntArray, IntArray, NDArray[np.int32]]:
+    """The edges to ends from which the tails can be reached, the far layer, and each end's position in it.
 
-
-def _third_hop(
-    evidence: ReferenceEvidence, arrivals: _Hop, tails: Tails, positions: NDArray[np.int32], width: int
-) -> _Hop:
-    """The last hops whose start was reached; their edges are those that leave the tails, to be inverted."""
-    edges = tails.back.ids[arrivals.edges]
-    sources = positions[arrivals.targets // width, tails.position[evidence.graph.targets[edges]]]
-    arrives = np.flatnonzero(sources >= 0)
-    return _Hop(sources[arrives], arrivals.targets[arrives], edges[arrives])
-
-
-def _cells(rows: IntArray, columns: IntArray, wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The flat index of each cell of a table, or -1 where the column is -1 or the cell is not wanted."""
-    cells = rows * wanted.shape[1] + columns
-    return np.where((columns >= 0) & wanted.ravel()[np.where(columns >= 0, cells, 0)], cells, -1)
-
-
-def _pair_features(
-    evidence: ReferenceEvidence,
-    heads: IntArray,
-    tails: Tails,
-    columns: IntArray,
-    first: _Hop,
-    third: _Hop,
-    near: _Reached,
-    far: _Reached,
-) -> FloatArray:
-    """The features of each pair of head and tail, [pairs, PAIR_FEATURES]."""
-    features = np.zeros((columns.size, len(PAIR_FEATURES)), np.float32)
-    features[:, 0] = (heads[:, None] == tails.entities[columns]).ravel()
-    is_head = (far.stays >= 0) & (near.stays[far.stays] >= 0)
-    features[:, 1] = np.log1p(np.bincount(third.targets[is_head[third.sources]], minlength=len(features)))
-    features[:, 2:5] = _rule_features(evidence, first, third, far.stays, len(features))
-    features[:, 5:] = _reference_similarities(evidence, heads, tails, columns)
-    return features
-
-
-def _rule_features(
-    evidence: ReferenceEvidence, first: _Hop, third: _Hop, stays: IntArray, pair_count: int
-) -> FloatArray:
-    """Support and confidence of the two-hop rules that lead to each pair's tail, [pairs, 3].
-
-    A path of two hops is a first hop followed by a last hop.
+    As in `kernels.second_hop`.
     """
-    graph, rules = evidence.graph, evidence.rules
-    middles = stays[third.sources]
-    via = np.flatnonzero(middles >= 0)
-    order = np.argsort(first.targets, kind="stable")
-    offsets = row_offsets(first.targets, int(max(first.targets.max(initial=-1), middles.max(initial=-1))) + 1)
-    positions, owners = expand_rows(offsets, middles[via])
-    edge_types = graph.edge_types[first.edges[order[positions]]].astype(np.int64)
-    last_edge_types = graph.inverse(graph.edge_types[third.edges[via[owners]]])
-    found = positions_in(rules.keys, edge_types * graph.edge_type_count + last_edge_types)
-    hits = np.flatnonzero(found >= 0)
-    targets, found = third.targets[via[owners[hits]]], found[hits]
-    best = torch.zeros(pair_count, 2)
-    values = _float(np.stack([rules.support[found], rules.confidence[found]], axis=1))
-    best.scatter_reduce_(0, _long(targets)[:, None].expand(-1, 2), values, "amax")
-    total = np.bincount(targets, rules.confidence[found], minlength=pair_count)
-    return np.column_stack([best.numpy(), np.arcsinh(total)]).astype(np.float32)
+    graph, queries = evidence.graph, int(near.queries[-1]) + 1 if len(near.queries) else 0
+    cells = np.full((queries, len(tails.ends)), -1, np.int32)
+    wanted = np.zeros(cells.shape if len(chosen) else (0, 0), bool)
+    if len(chosen):
+        kernels.want_ends(tails.offsets, tails.sources, tails.own, chosen, wanted)
+    passable = graph.passable(near.nodes, evidence.hidden)
+    most = int((graph.offsets[near.nodes + 1] - graph.offsets[near.nodes])[passable].sum())
+    walked = np.empty((most, 3), np.int64)
+    far = np.empty((min(most + len(near.nodes), cells.size), 3), np.int64)
+    edges, nodes = kernels.second_hop(
+        graph.offsets,
+        graph.edge_types,
+        graph.targets,
+        graph.hides(evidence.hidden),
+        graph.removed_edges,
+        near.queries,
+        near.nodes,
+        passable,
+        tails.position,
+        wanted,
+        cells,
+        walked,
+        far,
+    )
+    return walked[:edges], far[:nodes], cells
 
 
-def _reference_similarities(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: IntArray) -> FloatArray:
-    """The similarity of each pair to its most similar reference, by profile and by shared tuples, [pairs, 2].
-
-    That is the product of the similarities of the heads and of the tails.
-    """
-    of_heads = evidence.similarities(heads, HEAD)  # [2, queries, shots]
-    best = np.zeros((2, *chosen.shape), np.float32)
-    for shot in np.flatnonzero(of_heads.any(axis=(0, 1))):
-        both = of_heads[:, :, shot, None] * tails.similarities[:, :, shot][:, chosen]
-        np.maximum(best, both, out=best)
-    return best.reshape(2, -1).T
+def _last_hop(tails: Tails, cells: NDArray[np.int32], chosen: IntArray) -> tuple[IntArray, IntArray]:
+    """The edges that arrive at tails, to be inverted, and the pairs that are reached, as in `kernels.last_hop`."""
+    most, pairs = len(cells) * len(tails.back.ids), len(cells) * len(tails.entities)
+    if len(chosen):
+        most, pairs = kernels.count_last_edges(tails.offsets, chosen), chosen.size
+    walked, reached = np.empty((most, 3), np.int64), np.empty((pairs, 2), np.int64)
+    found = kernels.last_hop(tails.offsets, tails.back.ids, tails.sources, tails.own, chosen, cells, walked, reached)
+    return walked[: found[0]], reached[: found[1]]
 
 
-def _layer(evidence: ReferenceEvidence, hop: _Hop, *, backwards: bool = False) -> Layer:
-    """The edges of a hop; if they are given backwards, with the inverse edge types and swapped fan-outs."""
-    graph = evidence.graph
-    edge_types, log_fan_outs = graph.edge_types[hop.edges], graph.log_fan_outs_of(hop.edges)
-    if backwards:
-        edge_types, log_fan_outs = graph.inverse(edge_types), log_fan_outs[:, ::-1]
-    return Layer(_long(hop.sources), _long(edge_types), _long(hop.targets), _float(log_fan_outs))
+def _layer(walked: IntArray, edge_types: IntArray, levels: IntArray) -> Layer:
+    """The edges of a hop, given their sources and targets [edges, 3], edge types and levels."""
+    return Layer(_long(walked[:, 0]), _long(edge_types), _long(walked[:, 1]), torch.from_numpy(levels.copy()))
 
 
 def _long(values: IntArray) -> Tensor:

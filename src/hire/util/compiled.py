@@ -1,0 +1,17 @@
+"""Loops that are compiled when they are first called; the machine code is kept for the next start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import numba
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function of numbers and arrays; it lets other threads run meanwhile, and checks no index."""
+    made: Callable[P, R] = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    return made
