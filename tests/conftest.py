@@ -17,7 +17,7 @@ from hire.data.open import open_dataset
 torch.set_num_threads(1)  # the tests' tensors are small
 
 ROOT = Path(__file__).parent.parent
-NELL_ONE_PLACES = (ROOT / "data" / "nell-one", ROOT.parent / "shared" / "data" / "nell-one")
+DATA_PLACES = (ROOT / "data", ROOT.parent / "shared" / "data")
 
 
 @pytest.fixture(autouse=True)
@@ -25,13 +25,19 @@ def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     monkeypatch.setenv("HIRE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
+def benchmark_directory(name: str, variable: str) -> Path | None:
+    """Where a published benchmark is, if it is here: where an environment variable says, or in a folder for data."""
+    given = os.environ.get(variable)
+    places = [Path(given)] if given else [place / name for place in DATA_PLACES]
+    return next((place for place in places if (place / "path_graph").exists()), None)
+
+
 @pytest.fixture(scope="session")
 def nell_one_directory() -> Path:
-    places = [Path(os.environ["HIRE_NELL_ONE"])] if os.environ.get("HIRE_NELL_ONE") else NELL_ONE_PLACES
-    for place in places:
-        if (place / "path_graph").exists():
-            return place
-    pytest.skip("NELL-One is not here: `hire data get nell-one` fetches it, or HIRE_NELL_ONE says where it is")
+    place = benchmark_directory("nell-one", "HIRE_NELL_ONE")
+    if place is None:
+        pytest.skip("NELL-One is not here: `hire data get nell-one` fetches it, or HIRE_NELL_ONE says where it is")
+    return place
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +45,14 @@ def nell_one(nell_one_directory: Path, tmp_path_factory: pytest.TempPathFactory)
     from hire.data.published.read import read_published
 
     return read_published(nell_one_directory)
+
+
+@pytest.fixture(scope="session")
+def fb15k237_one_directory() -> Path:
+    place = benchmark_directory("fb15k237-one", "HIRE_FB15K237_ONE")
+    if place is None:
+        pytest.skip("FB15k237-One is not here: HIRE_FB15K237_ONE says where it is")
+    return place
 
 
 @pytest.fixture(scope="session")

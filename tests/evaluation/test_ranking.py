@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hire.data.dataset import FewShotDataset
+from hire.data.published.read import read_published
 from hire.errors import HireError
 from hire.evaluation.ranking import evaluate, evaluate_draws, metrics, rank, rank_task
 from hire.systems.base import FewShotSystem, Support
@@ -147,3 +149,15 @@ def test_references_drawn_at_random(umls: FewShotDataset) -> None:
 def test_the_protocol_of_nell_one(nell_one: FewShotDataset) -> None:
     for shots, queries in ((1, 2_147), (5, 2_103)):
         assert evaluate(Popularity(nell_one.graph), nell_one, "test", shots)["queries"] == queries
+
+
+def test_the_candidates_of_fb15k237_one_are_easier_than_all_entities(fb15k237_one_directory: Path) -> None:
+    dataset = read_published(fb15k237_one_directory)
+    for task in dataset.split("test"):
+        assert task.candidates is not None and set(task.candidates.tolist()) == set(task.pairs[:, 1].tolist())
+    listed, everything = (
+        evaluate(Popularity(dataset.graph), dataset, "test", 5, among_all=among_all) for among_all in (False, True)
+    )
+    assert listed["queries"] == everything["queries"] == 2_284 - 8 * 5
+    assert (listed["candidates"], everything["candidates"]) == ("task", "all")
+    assert everything["realistic"]["mrr"] < listed["realistic"]["mrr"] / 2

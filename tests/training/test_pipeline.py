@@ -259,6 +259,7 @@ def test_the_command_line(run: Callable[..., Result], tmp_path: Path) -> None:
     assert "precedes" in run("evaluate", tmp_path / "run").output
     everything = json.loads(run("evaluate", tmp_path / "run", "--candidates", "all", "--json").stdout)
     assert everything["candidates"] == "all"
+    assert "among all entities" in run("evaluate", tmp_path / "run", "--candidates", "all").output
     drawn = json.loads(run("evaluate", tmp_path / "run", "--draws", "2", "--json").stdout)
     assert len(drawn["draws"]) == 2 and drawn["shots"] == 5
     assert "deviation" in run("evaluate", tmp_path / "run", "--draws", "2").output

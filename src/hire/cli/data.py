@@ -263,7 +263,8 @@ def _print_build(dataset: FewShotDataset, report: BuildReport, output: Path) -> 
 def get(name: str, output: Path | None, url: str | None, archive: Path | None, overwrite: bool) -> None:
     """Download the published dataset NAME (nell-one or wiki-one), verify and unpack it.
 
-    If the download is interrupted, run the same command again to continue.
+    If the download is interrupted, run the same command again to continue. fb15k237-one is published as single files:
+    give an archive of them (--archive).
 
     \b
     Example:

@@ -154,7 +154,9 @@ def _settings(
 @click.option("--dataset", help="Where the dataset is now, if it is not where it was at training.")
 @option("--split", type=click.Choice(["train", "dev", "test"]), default="dev", help="Whose tasks to rank.")
 @option("--shots", type=POSITIVE, default=5, help="References of each task: its first K triples.")
-@option("--candidates", type=click.Choice(["task", "all"]), default="task", help="Rank among the task's, or all.")
+@option(
+    "--candidates", type=click.Choice(["task", "all"]), default="task", help="Rank among the task's, or all entities."
+)
 @option("--draws", type=POSITIVE, help="Draw the references at random instead, so many times.")
 @option("--seed", type=NATURAL, default=0, help="Random seed of the draws and the intervals.")
 @device_option
@@ -189,14 +191,14 @@ def evaluate(
         found = evaluate_draws(trained.system, opened, split, shots, draws, among_all=among_all, seed=seed)
     else:
         found = evaluate_system(trained.system, opened, split, shots, among_all=among_all, seed=seed)
+    title = f"{opened.name}, {split}, {shots} shots, " + ("among all entities, " if among_all else "")
     if as_json:
         print_json(found)
     elif draws is not None:
-        title = f"{opened.name}, {split}, {shots} shots, references drawn {draws} times"
         rows = [(part, *_row(found[part])) for part in ("mean", "deviation")]
-        print_table(title, ["draws", *_metric_names()], rows)
+        print_table(f"{title}references drawn {draws} times", ["draws", *_metric_names()], rows)
     else:
-        _print_evaluation(f"{opened.name}, {split}, {shots} shots, {found['queries']:,} queries", found)
+        _print_evaluation(f"{title}{found['queries']:,} queries", found)
 
 
 def _metric_names() -> list[str]:

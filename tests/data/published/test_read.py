@@ -212,6 +212,26 @@ def test_nell_one_is_known_and_without_problems(nell_one_directory: Path) -> Non
     assert dataset is not None and dataset.graph.types is not None and len(dataset.graph.entities) == 68_544
 
 
+def test_fb15k237_one_is_known_and_without_problems(fb15k237_one_directory: Path) -> None:
+    dataset, report = inspect(fb15k237_one_directory)
+    assert report.problems == report.warnings == report.notes == []
+    assert report.known_dataset is not None and report.known_dataset.name == "fb15k237-one"
+    assert all(report.form_of(name) == "published" for name in FILES)
+    assert dataset is not None and len(dataset.graph.entities) == 14_479 and len(dataset.graph.triples) == 298_830
+    for split, tasks, triples in (("train", 32, 7_471), ("dev", 5, 1_036), ("test", 8, 2_284)):
+        assert (len(dataset.split(split)), len(dataset.task_triples(split))) == (tasks, triples)
+
+
+def test_a_file_that_cannot_be_downloaded_is_not_said_to_be(fb15k237_one_directory: Path, tmp_path: Path) -> None:
+    for name in set(FILES) - {"dev_tasks.json"}:
+        (tmp_path / name).symlink_to(fb15k237_one_directory / name)
+    tasks = json.loads((fb15k237_one_directory / "dev_tasks.json").read_text())
+    (tmp_path / "dev_tasks.json").write_text(json.dumps(tasks, indent=1))
+    (problem,) = inspect(tmp_path)[1].warnings
+    assert "differs from the published file of FB15k237-One" in problem.message
+    assert problem.remedy == "take the published one"
+
+
 def test_a_changed_file_of_a_known_dataset_is_told_but_opens(
     nell_one_directory: Path, tmp_path: Path, run: Callable[..., Any]
 ) -> None:

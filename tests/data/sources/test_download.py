@@ -658,6 +658,16 @@ def test_a_mirror_or_an_archive_of_ones_own_serves_as_well(
     assert contents_of(work / "own") == contents_of(work / "mirrored") == CONTENTS
 
 
+def test_a_dataset_without_an_archive_is_not_downloaded_but_unpacked(
+    work: Path, monkeypatch: pytest.MonkeyPatch, archive: Callable[[bytes], Path]
+) -> None:
+    monkeypatch.setitem(KNOWN, "tiny", KnownDataset("tiny", "Tiny", None, TINY.files))
+    with pytest.raises(HireError, match="Tiny is published as single files"):
+        get_dataset("tiny", work / "tiny")
+    get_dataset("tiny", work / "tiny", archive=archive(ARCHIVE))
+    assert contents_of(work / "tiny") == CONTENTS
+
+
 @pytest.mark.usefixtures("tiny")
 def test_a_directory_with_something_else_is_not_replaced_unasked(site: Site, work: Path) -> None:
     get_dataset("tiny", work / "tiny")

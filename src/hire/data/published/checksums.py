@@ -1,4 +1,4 @@
-"""The published few-shot datasets: the URLs of their archives and the checksums of their files."""
+"""The published few-shot datasets: where they come from, and the checksums of their files."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class KnownFile:
 
 @dataclass(frozen=True)
 class KnownDataset:
-    """A dataset: its archive, and the accepted forms of each file, the published one first."""
+    """A dataset: its archive, if it has one, and the accepted forms of each file, the published one first."""
 
     name: str
     title: str
-    url: str
+    url: str | None
     files: Mapping[str, tuple[KnownFile, ...]]
 
 
@@ -66,7 +66,24 @@ _WIKI_ONE = KnownDataset(
     },
 )
 
-KNOWN = {dataset.name: dataset for dataset in (_NELL_ONE, _WIKI_ONE)}
+# By the authors of P-INT (Xu et al., Findings of EMNLP 2021), as files in their repository.
+_FB15K237_ONE = KnownDataset(
+    "fb15k237-one",
+    "FB15k237-One",
+    None,
+    {
+        "path_graph": (KnownFile(22_863_368, "429d669dec61bccf1466bd94270112ec1f7345045259d4f647d86792744363fe"),),
+        "train_tasks.json": (KnownFile(704_259, "adf1a3708605526a6a03b38151ae8c79629a28830a60b195468822af32abf3f2"),),
+        "dev_tasks.json": (KnownFile(79_118, "b64ef6f27362df75d851c5fa139fe49108f80fc4ee703e840f11d6a3cbe301da"),),
+        "test_tasks.json": (KnownFile(228_972, "b4dcb3492d8ed1e0ce7ecad049e60fb059e04f6902646e52f0e6ade1a249ccbf"),),
+        "rel2candidates.json": (KnownFile(51_969, "ed40be8c2e8626d148e396e50923b1017eada01021944202db41717699e94893"),),
+        "e1rel_e2.json": (KnownFile(651_441, "ff3eb4e0bc454d82216292367837e2c543682536c6978e2021afdad52a2c9acc"),),
+        "ent2ids": (KnownFile(275_499, "aedf223683c37c129e38e0e10a3d25ae9a4f8e2260b70cd4e0a11adc0869d376"),),
+        "relation2ids": (KnownFile(27_584, "232bf901c40b5fb9f7204ea9ba89328f68e5a2ed7c4881f5acd300ce5c02e3df"),),
+    },
+)
+
+KNOWN = {dataset.name: dataset for dataset in (_NELL_ONE, _WIKI_ONE, _FB15K237_ONE)}
 
 
 def dataset_named(name: str) -> KnownDataset:

@@ -98,6 +98,8 @@ def inspect(directory: Path) -> tuple[FewShotDataset | None, Inspection]:
         for name in differing(report.known_dataset, report.checksums):
             message = f"differs from the published file of {report.known_dataset.title}"
             remedy = f"hire data get {report.known_dataset.name} downloads the published one"
+            if report.known_dataset.url is None:
+                remedy = "take the published one"
             report.warnings.append(Problem(message, str(directory / name), None, remedy))
     return dataset, report
 

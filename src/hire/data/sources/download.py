@@ -51,7 +51,13 @@ def get_dataset(
     if archive is not None:
         unpack(archive, dataset, target, overwrite=overwrite)
         return dataset
-    fetched = fetch(url or dataset.url, target.parent / f".{name}.zip")
+    url = url or dataset.url
+    if url is None:
+        raise HireError(
+            f"{dataset.title} is published as single files, not as an archive",
+            remedy="put them into a directory, which hire data verify checks, or give an archive of them (--archive)",
+        )
+    fetched = fetch(url, target.parent / f".{name}.zip")
     try:
         unpack(fetched, dataset, target, overwrite=overwrite)
     finally:
