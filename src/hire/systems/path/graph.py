@@ -173,7 +173,8 @@ class EvidenceGraph:
 
     def hides(self, hidden: int | None) -> NDArray[np.bool_]:
         """Which edge types are not to be seen while a relation is hidden, [edge types]."""
-        return np.arange(self.edge_type_count) % self.relation_count == (-1 if hidden is None else hidden)
+        relations = np.arange(self.edge_type_count) % self.relation_count
+        return np.asarray(relations == (-1 if hidden is None else hidden))
 
     def degrees_of(self, nodes: IntArray) -> NDArray[np.int64]:
         """The number of edges that leave each of some nodes."""

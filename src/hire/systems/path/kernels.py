@@ -64,6 +64,49 @@ def pass_gradients(
 
 
 @compiled
+def asinh(values: FloatArray, found: FloatArray, exponents: IntArray) -> None:
+    """The inverse hyperbolic sine of values [n], in loops that processors do eight values at a time.
+
+    The logarithm of y = 2^e m with 1 <= m < 2 is e log 2 + 2 artanh((m - 1) / (m + 1)); `exponents` [n] holds e.
+    """
+    one = np.float32(1)
+    for i in range(values.size):
+        size = abs(values[i])
+        found[i] = size + np.sqrt(size * size + one)
+    bits = found.view(np.int32)
+    for i in range(values.size):
+        exponents[i] = (bits[i] >> 23) - 127
+        bits[i] = (bits[i] & 0x7FFFFF) | 0x3F800000
+    for i in range(values.size):
+        part = (found[i] - one) / (found[i] + one)
+        square = part * part
+        series = np.float32(1 / 9) + square * np.float32(1 / 11)
+        series = np.float32(1 / 5) + square * (np.float32(1 / 7) + square * series)
+        logarithm = np.float32(2) * part * (one + square * (np.float32(1 / 3) + square * series))
+        found[i] = np.copysign(logarithm + np.float32(exponents[i]) * np.float32(0.6931472), values[i])
+
+
+@compiled
+def gelu(values: FloatArray) -> None:
+    """Replace values [n] by their GELU, in a loop that processors do eight values at a time.
+
+    The error function is the rational approximation 7.1.28 of Abramowitz and Stegun, right to 3e-7.
+    """
+    one = np.float32(1)
+    for i in range(values.size):
+        size = abs(values[i]) * np.float32(0.70710678)
+        series = np.float32(0.0001520143) + size * (np.float32(0.0002765672) + size * np.float32(0.0000430638))
+        series = np.float32(0.0422820123) + size * (np.float32(0.0092705272) + size * series)
+        series = one + size * (np.float32(0.0705230784) + size * series)
+        power = series * series
+        power = power * power
+        power = power * power
+        power = power * power
+        half = np.float32(0.5) * values[i]
+        values[i] = half + abs(half) * (one - one / power)
+
+
+@compiled
 def is_in(ordered: IntArray, value: int) -> bool:
     """Whether a value is among sorted ones."""
     low, high = 0, len(ordered)
@@ -89,14 +132,16 @@ def second_hop(
     position: IntArray,
     wanted: Flags,
     cells: IntArray,
-    walked: IntArray,
+    sources: IntArray,
+    ends: IntArray,
+    ids: IntArray,
     far: IntArray,
 ) -> tuple[int, int]:
     """Walk on from the near layer to wanted ends; returns the numbers of edges and of nodes reached.
 
-    `cells` [queries, ends], all -1, takes the position of each reached end in the far layer; `walked` [edges, 3] the
-    source, target and id of each edge; `far` [nodes, 3] the query and node of each position, and the same node's
-    position in the near layer, or -1. An empty `wanted` asks for all ends.
+    `cells` [queries, ends], all -1, takes the position of each reached end in the far layer; `sources`, `ends` and
+    `ids` [edges] the source and target of each edge, as positions in the two layers, and its id; `far` [nodes, 2] the
+    node at each position, and the same node's position in the near layer, or -1. An empty `wanted` asks for all ends.
     """
     nodes = edges = 0
     everything = len(wanted) == 0
@@ -104,7 +149,7 @@ def second_hop(
         query, end = near_queries[start], position[near_nodes[start]]
         if end >= 0 and (everything or wanted[query, end]):
             cells[query, end] = nodes
-            far[nodes, 0], far[nodes, 1], far[nodes, 2] = query, near_nodes[start], start
+            far[nodes, 0], far[nodes, 1] = near_nodes[start], start
             nodes += 1
     for start in range(len(near_nodes)):
         if not passable[start]:
@@ -118,9 +163,9 @@ def second_hop(
                 continue
             if cells[query, end] < 0:
                 cells[query, end] = nodes
-                far[nodes, 0], far[nodes, 1], far[nodes, 2] = query, targets[edge], -1
+                far[nodes, 0], far[nodes, 1] = targets[edge], -1
                 nodes += 1
-            walked[edges, 0], walked[edges, 1], walked[edges, 2] = start, cells[query, end], edge
+            sources[edges], ends[edges], ids[edges] = start, cells[query, end], edge
             edges += 1
     return edges, nodes
 
@@ -128,20 +173,25 @@ def second_hop(
 @compiled
 def last_hop(
     tail_offsets: IntArray,
-    tail_edges: IntArray,
+    tail_edge_types: IntArray,
+    tail_levels: IntArray,
     tail_sources: IntArray,
     tail_ends: IntArray,
     chosen: IntArray,
     cells: IntArray,
-    walked: IntArray,
+    sources: IntArray,
+    edge_types: IntArray,
+    targets: IntArray,
+    levels: IntArray,
     reached: IntArray,
+    stays: IntArray,
 ) -> tuple[int, int]:
     """Arrive at the tails; returns the numbers of edges and of pairs reached.
 
-    `tail_edges` are the edges that leave the tails, in compressed rows, and `tail_sources` their targets as ends.
-    `walked` takes, for each edge whose inverse is walked, its source in the far layer, its pair's position in
-    `reached` and its id; `reached` the pairs of head and tail, with the tail's own position in the far layer, or -1.
-    An empty `chosen` asks for all tails.
+    The edges that arrive at each tail are in compressed rows, `tail_sources` are the ends that they start from.
+    `sources` takes the position of each walked edge's source in the far layer, `targets` that of its pair in
+    `reached`; `reached` takes pairs of head and tail, `stays` the tail's own position in the far layer, or -1. An empty
+    `chosen` asks for all tails.
     """
     pairs = edges = 0
     everything = len(chosen) == 0
@@ -149,15 +199,16 @@ def last_hop(
     for query in range(len(cells)):
         for column in range(width):
             tail = column if everything else chosen[query, column]
-            own = cells[query, tail_ends[tail]]
             before = edges
             for entry in range(tail_offsets[tail], tail_offsets[tail + 1]):
                 source = cells[query, tail_sources[entry]]
                 if source >= 0:
-                    walked[edges, 0], walked[edges, 1], walked[edges, 2] = source, pairs, tail_edges[entry]
+                    sources[edges], edge_types[edges], targets[edges] = source, tail_edge_types[entry], pairs
+                    levels[edges, 0], levels[edges, 1] = tail_levels[entry, 0], tail_levels[entry, 1]
                     edges += 1
+            own = cells[query, tail_ends[tail]]
             if own >= 0 or edges > before:
-                reached[pairs, 0], reached[pairs, 1] = query * width + column, own
+                reached[pairs], stays[pairs] = query * width + column, own
                 pairs += 1
     return edges, pairs
 
@@ -187,10 +238,11 @@ def want_ends(
 
 @compiled
 def describe_walks(
-    walked: IntArray,
-    inverse_types: IntArray,
+    sources: IntArray,
+    edge_types: IntArray,
+    targets: IntArray,
     reached: IntArray,
-    far: IntArray,
+    far_stays: IntArray,
     near_stays: IntArray,
     first_offsets: IntArray,
     first_types: IntArray,
@@ -201,37 +253,36 @@ def describe_walks(
 ) -> None:
     """Count links and rules of the pairs that walks reach, in columns 1 to 4 of `features` [pairs, features].
 
-    A path of two hops is a first hop followed by a last hop. `rule_values` are support and confidence.
+    `sources`, `edge_types` and `targets` are those of the last hop. A path of two hops is a first hop followed by a
+    last hop. `rule_values` are support and confidence.
     """
     starts_rule = np.zeros(edge_type_count, np.bool_)
     for rule in range(len(rule_keys)):
         starts_rule[rule_keys[rule] // edge_type_count] = True
-    for edge in range(len(walked)):
-        middle = far[walked[edge, 0], 2]
+    for edge in range(len(sources)):
+        middle = far_stays[sources[edge]]
         if middle < 0:
             continue
-        pair = reached[walked[edge, 1], 0]
+        pair = reached[targets[edge]]
         if near_stays[middle] >= 0:
             features[pair, 1] += 1
         for entry in range(first_offsets[middle], first_offsets[middle + 1]):
             if not starts_rule[first_types[entry]]:
                 continue
-            key = first_types[entry] * edge_type_count + inverse_types[edge]
+            key = first_types[entry] * edge_type_count + edge_types[edge]
             rule = np.searchsorted(rule_keys, key)
             if rule < len(rule_keys) and rule_keys[rule] == key:
                 features[pair, 2] = max(features[pair, 2], rule_values[rule, 0])
                 features[pair, 3] = max(features[pair, 3], rule_values[rule, 1])
                 features[pair, 4] += rule_values[rule, 1]
     for row in range(len(reached)):
-        pair = reached[row, 0]
+        pair = reached[row]
         features[pair, 1] = np.log1p(features[pair, 1])
         features[pair, 4] = np.arcsinh(features[pair, 4])
 
 
 @compiled
-def match_references(
-    of_heads: FloatArray, of_tails: FloatArray, chosen: IntArray, features: NDArray[Any]
-) -> None:
+def match_references(of_heads: FloatArray, of_tails: FloatArray, chosen: IntArray, features: NDArray[Any]) -> None:
     """The similarity of each pair to its most similar reference, the product of both ends', in two columns.
 
     Similarities are [2, queries, shots] of the heads and [2, tails, shots] of the tails.

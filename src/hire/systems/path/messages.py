@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from hire.systems.path import kernels
 from hire.systems.path.walks import Layer
+from hire.util.arrays import IntArray
 
 
 def pass_messages(
@@ -27,7 +30,9 @@ def pass_messages(
     """
     if states.device.type == "cpu" and edge_mask is None:
         inputs = (states, weights, at_source, at_target)
-        found: Tensor = _PassMessages.apply(*(part.contiguous() for part in inputs), layer, target_count)
+        found: Tensor = _PassMessages.apply(  # type: ignore[no-untyped-call]
+            *(part.contiguous() for part in inputs), layer, target_count
+        )
         return found
     levels = layer.levels.long()
     carried = weights.index_select(0, layer.edge_types)
@@ -38,6 +43,40 @@ def pass_messages(
     return states.new_zeros(target_count, states.shape[1]).index_add(0, layer.targets, messages)
 
 
+def asinh(values: Tensor) -> Tensor:
+    """The inverse hyperbolic sine."""
+    if values.device.type != "cpu":
+        return torch.asinh(values)
+    found: Tensor = _Asinh.apply(values.contiguous())  # type: ignore[no-untyped-call]
+    return found
+
+
+def gelu(values: Tensor) -> Tensor:
+    """GELU; may use the memory of its input where no gradient is needed."""
+    if values.device.type != "cpu" or torch.is_grad_enabled() or not values.is_contiguous():
+        return F.gelu(values)
+    kernels.gelu(values.numpy().reshape(-1))
+    return values
+
+
+class _Asinh(torch.autograd.Function):
+    """The inverse hyperbolic sine on a CPU; PyTorch's own is many times slower."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Tensor) -> Tensor:
+        (values,) = inputs
+        ctx.save_for_backward(values)
+        found = torch.empty_like(values)
+        flat = values.detach().numpy().reshape(-1)
+        kernels.asinh(flat, found.numpy().reshape(-1), np.empty(len(flat), np.int32))
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        (values,) = ctx.saved_tensors
+        return gradients[0] * torch.rsqrt(values * values + 1)
+
+
 class _PassMessages(torch.autograd.Function):
     """The same on a CPU, in one loop over the edges."""
 
@@ -46,18 +85,32 @@ class _PassMessages(torch.autograd.Function):
         *tensors, layer, target_count = inputs
         ctx.layer = layer
         ctx.save_for_backward(*tensors)
-        arrived = tensors[0].new_zeros(target_count, tensors[0].shape[1])
-        kernels.pass_messages(*(part.detach().numpy() for part in tensors), *_arrays(layer), arrived.numpy())
+        arrived = torch.zeros(target_count, tensors[0].shape[1])
+        states, weights, at_source, at_target = (part.detach().numpy() for part in tensors)
+        kernels.pass_messages(states, weights, at_source, at_target, *_arrays(layer), arrived.numpy())
         return arrived
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         tensors = ctx.saved_tensors
         found = [torch.zeros_like(part) for part in tensors]
-        arrays = [part.detach().numpy() for part in (*tensors, gradients[0].contiguous(), *found)]
-        kernels.pass_gradients(*arrays[:4], *_arrays(ctx.layer), *arrays[4:])
+        states, weights, at_source, at_target = (part.detach().numpy() for part in tensors)
+        of_arrived = gradients[0].contiguous().numpy()
+        of_states, of_weights, of_at_source, of_at_target = (part.numpy() for part in found)
+        kernels.pass_gradients(
+            states,
+            weights,
+            at_source,
+            at_target,
+            *_arrays(ctx.layer),
+            of_arrived,
+            of_states,
+            of_weights,
+            of_at_source,
+            of_at_target,
+        )
         return (*found, None, None)
 
 
-def _arrays(layer: Layer) -> list[Any]:
-    return [part.numpy() for part in (layer.sources, layer.edge_types, layer.levels, layer.targets)]
+def _arrays(layer: Layer) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    return layer.sources.numpy(), layer.edge_types.numpy(), layer.levels.numpy(), layer.targets.numpy()

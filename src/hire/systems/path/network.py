@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from hire.systems.path.features import EDGE_FEATURES, ENTITY_FEATURES, FEATURE, TASK_FEATURES
 from hire.systems.path.graph import FAN_OUTS
-from hire.systems.path.messages import pass_messages
+from hire.systems.path.messages import asinh, gelu, pass_messages
 from hire.systems.path.settings import PathModelSettings
 from hire.systems.path.walks import HOPS, PAIR_FEATURES, Layer, TailInputs, Walks
 
@@ -69,7 +69,7 @@ class PathMember(nn.Module):
         """The part of the read-out that depends on the tail alone, [tails, readout width + 1]."""
         profile = tails.features.new_zeros(len(tails.features), self.settings.profile_channels)
         messages = weights[HOPS].index_select(0, tails.profile_edge_types) * tails.profile_counts[:, None]
-        profile = torch.asinh(profile.index_add(0, tails.profile_owners, messages))
+        profile = asinh(profile.index_add(0, tails.profile_owners, messages))
         inputs = torch.cat([profile, tails.features], dim=-1)
         return F.linear(inputs, self.of_tails.weight, self.of_pairs.bias)
 
@@ -87,7 +87,8 @@ class PathMember(nn.Module):
         """
         state = self.start + self.start_features(walks.heads)  # [queries, channels]
         for hop in range(HOPS - 1):
-            arrived = self._pass(hop, state, weights[hop], walks.layers[hop], *walks.degrees[hop : hop + 2], edge_mask)
+            before, after = walks.degrees[hop], walks.degrees[hop + 1]
+            arrived = self._pass(hop, state, weights[hop], walks.layers[hop], before, after, edge_mask)
             arrived = F.gelu(self.norms[hop](arrived))
             if hop == 0:
                 arrived = arrived * (1 + self.gate(walks.near))
@@ -102,9 +103,10 @@ class PathMember(nn.Module):
         inputs = torch.addmm(described.index_select(0, walks.tails), walks.pairs, of_pairs.t())
         inputs.index_add_(0, walks.reached, F.linear(arrived, of_walks))
         # The linear output is column 0. Slicing it off after the activation keeps the memory contiguous.
-        hidden = F.dropout(F.gelu(inputs)[:, 1:], self.settings.dropout, self.training)
-        hidden = F.dropout(F.gelu(self.hidden(hidden)), self.settings.dropout, self.training)
-        scores: Tensor = inputs[:, 0] + self.last(hidden)[:, 0]
+        linear = inputs[:, 0].clone()
+        hidden = F.dropout(gelu(inputs)[:, 1:], self.settings.dropout, self.training)
+        hidden = F.dropout(gelu(self.hidden(hidden)), self.settings.dropout, self.training)
+        scores: Tensor = linear + self.last(hidden)[:, 0]
         return scores
 
     def _pass(
@@ -122,7 +124,7 @@ class PathMember(nn.Module):
         state = state * torch.exp(-self.settings.degree_scale * before[:, None] @ exponents[:1])
         mask = None if edge_mask is None else edge_mask[hop]
         summed = pass_messages(state, weights, *self._fan_out_powers(hop), layer, len(after), mask)
-        arrived = torch.asinh(self.settings.message_scale * summed)
+        arrived = asinh(self.settings.message_scale * summed)
         updated: Tensor = self.updates[hop](
             torch.cat([arrived, arrived / (1 + self.settings.degree_scale * after[:, None])], dim=-1)
         )

@@ -31,9 +31,9 @@ HOPS = 3
 class Layer:
     """The edges of one hop, from the nodes of a layer to those of the next."""
 
-    sources: Tensor  # [edges] int64: position among the nodes of the previous layer
-    edge_types: Tensor  # [edges] int64: index of the task * number of edge types + edge type
-    targets: Tensor  # [edges] int64: position among the nodes of this layer; after the last hop, among reached pairs
+    sources: Tensor  # [edges] int32: position among the nodes of the previous layer
+    edge_types: Tensor  # [edges] int32: index of the task * number of edge types + edge type
+    targets: Tensor  # [edges] int32: position among the nodes of this layer; after the last hop, among reached pairs
     levels: Tensor  # [edges, 2] int16: of the fan-outs at the source and at the target
 
 
@@ -65,21 +65,22 @@ class Tails:
     """Some entities as possible tails of a task."""
 
     entities: NDArray[np.int64]  # [tails]
-    back: Edges  # the edges that leave them, row by row; walks arrive over their inverses
-    offsets: NDArray[np.int64]  # [tails + 1]: where the edges of each tail start in `back`
+    offsets: NDArray[np.int64]  # [tails + 1]: where the edges that arrive at each tail start
+    edge_types: NDArray[np.int32]  # [edges]
+    levels: NDArray[np.int16]  # [edges, 2]: of the fan-outs at the source and at the target
+    sources: NDArray[np.int32]  # [edges]: position of the source in `ends`
+    own: NDArray[np.int32]  # [tails]: position of the tail in `ends`
     similarities: FloatArray  # [2, tails, shots]: to the reference tails, by profile and by shared tuples
     inputs: TailInputs
     ends: NDArray[np.int64]  # the tails and their neighbors: where the last hop of a walk can start, or a walk can end
     position: NDArray[np.int32]  # [entities]: the position of each entity in `ends`, or -1
-    sources: NDArray[np.int32]  # [edges]: the end from which each edge in `back` arrives
-    own: NDArray[np.int32]  # [tails]: the end that each tail is
 
     @classmethod
     def of(cls, evidence: ReferenceEvidence, entities: IntArray) -> Tails:
         """Some entities as tails."""
         graph = evidence.graph
         entities = np.asarray(entities, np.int64)
-        back = graph.leaving(entities, evidence.hidden)
+        back = graph.leaving(entities, evidence.hidden)  # walks arrive over their inverses
         position = np.full(graph.entity_count, -1, np.int32)
         position[graph.targets[back.ids]] = 0
         position[entities] = 0
@@ -95,14 +96,15 @@ class Tails:
         )
         return cls(
             entities,
-            back,
             row_offsets(back.owners, len(entities)),
+            graph.inverse(graph.edge_types[back.ids]).astype(np.int32),
+            np.ascontiguousarray(graph.levels_of(back.ids)[:, ::-1]),
+            position[graph.targets[back.ids]],
+            position[entities],
             np.ascontiguousarray(evidence.similarities(entities, TAIL)),
             inputs,
             ends,
             position,
-            position[graph.targets[back.ids]],
-            position[entities],
         )
 
 
@@ -181,22 +183,21 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
     some = np.zeros((0, 0), np.int64) if chosen is None else np.asarray(chosen, np.int64)
     near = _first_hop(evidence, heads)
     second, far, cells = _second_hop(evidence, near, tails, some)
-    third, reached = _last_hop(tails, cells, some)
-    inverse_types = graph.inverse(graph.edge_types[third[:, 2]])
+    third, reached, stays = _last_hop(tails, cells, some)
     width = len(tails.entities) if chosen is None else some.shape[1]
-    features = np.zeros((len(heads) * width, len(PAIR_FEATURES)), np.float32)
     columns = np.tile(np.arange(width), len(heads)) if chosen is None else some.ravel()
+    features = np.zeros((len(heads) * width, len(PAIR_FEATURES)), np.float32)
     features[:, 0] = (tails.entities[columns].reshape(len(heads), -1) == heads[:, None]).ravel()
-    order = np.argsort(near.targets, kind="stable")
     first_types = graph.edge_types[near.edges.ids]
     kernels.describe_walks(
-        third,
-        inverse_types,
+        third.sources.numpy(),
+        third.edge_types.numpy(),
+        third.targets.numpy(),
         reached,
-        far,
+        far[:, 1],
         near.stays,
         row_offsets(near.targets, len(near.nodes)),
-        first_types[order].astype(np.int64),
+        first_types[np.argsort(near.targets, kind="stable")].astype(np.int64),
         evidence.rules.keys,
         np.column_stack([evidence.rules.support, evidence.rules.confidence]),
         graph.edge_type_count,
@@ -204,20 +205,15 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
     )
     kernels.match_references(evidence.similarities(heads, HEAD), tails.similarities, some, features[:, 5:])
     of_heads, of_near = (_float(evidence.entity_features(nodes)) for nodes in (heads, near.nodes))
-    degrees = (of_heads[:, FEATURE["degree"]], of_near[:, FEATURE["degree"]], _float(evidence.degrees(far[:, 1])))
-    first = np.column_stack([near.edges.owners, near.targets, near.edges.ids])
+    first = _layer(near.edges.owners, first_types, near.targets, graph.levels_of(near.edges.ids))
     return Walks(
-        (
-            _layer(first, first_types, graph.levels_of(near.edges.ids)),
-            _layer(second, graph.edge_types[second[:, 2]], graph.levels_of(second[:, 2])),
-            _layer(third, inverse_types, graph.levels_of(third[:, 2])[:, ::-1]),
-        ),
-        (heads, near.nodes, far[:, 1]),
+        (first, second, third),
+        (heads, near.nodes, far[:, 0]),
         of_heads,
         of_near,
-        degrees,
-        (_long(near.stays), _long(far[:, 2]), _long(reached[:, 1])),
-        _long(reached[:, 0]),
+        (of_heads[:, FEATURE["degree"]], of_near[:, FEATURE["degree"]], _float(evidence.degrees(far[:, 0]))),
+        (_long(near.stays), _long(far[:, 1]), _long(stays)),
+        _long(reached),
         _long(columns),
         _float(features),
     )
@@ -236,10 +232,10 @@ def _first_hop(evidence: ReferenceEvidence, heads: IntArray) -> _Near:
 
 def _second_hop(
     evidence: ReferenceEvidence, near: _Near, tails: Tails, chosen: IntArray
-) -> tuple[IntArray, IntArray, NDArray[np.int32]]:
+) -> tuple[Layer, IntArray, NDArray[np.int32]]:
     """The edges to ends from which the tails can be reached, the far layer, and each end's position in it.
 
-    As in `kernels.second_hop`.
+    The last two are those of `kernels.second_hop`.
     """
     graph, queries = evidence.graph, int(near.queries[-1]) + 1 if len(near.queries) else 0
     cells = np.full((queries, len(tails.ends)), -1, np.int32)
@@ -248,9 +244,9 @@ def _second_hop(
         kernels.want_ends(tails.offsets, tails.sources, tails.own, chosen, wanted)
     passable = graph.passable(near.nodes, evidence.hidden)
     most = int((graph.offsets[near.nodes + 1] - graph.offsets[near.nodes])[passable].sum())
-    walked = np.empty((most, 3), np.int64)
-    far = np.empty((min(most + len(near.nodes), cells.size), 3), np.int64)
-    edges, nodes = kernels.second_hop(
+    far = np.empty((min(most + len(near.nodes), cells.size), 2), np.int64)
+    sources, targets, ids = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.int64)
+    count, nodes = kernels.second_hop(
         graph.offsets,
         graph.edge_types,
         graph.targets,
@@ -262,25 +258,48 @@ def _second_hop(
         tails.position,
         wanted,
         cells,
-        walked,
+        sources,
+        targets,
+        ids,
         far,
     )
-    return walked[:edges], far[:nodes], cells
+    ids = ids[:count]
+    layer = _layer(sources[:count], graph.edge_types[ids], targets[:count], graph.levels_of(ids))
+    return layer, far[:nodes], cells
 
 
-def _last_hop(tails: Tails, cells: NDArray[np.int32], chosen: IntArray) -> tuple[IntArray, IntArray]:
-    """The edges that arrive at tails, to be inverted, and the pairs that are reached, as in `kernels.last_hop`."""
-    most, pairs = len(cells) * len(tails.back.ids), len(cells) * len(tails.entities)
+def _last_hop(
+    tails: Tails, cells: NDArray[np.int32], chosen: IntArray
+) -> tuple[Layer, NDArray[np.int64], NDArray[np.int64]]:
+    """The edges that arrive at tails, the pairs that are reached, and which of them were reached before."""
+    most, pairs = len(cells) * len(tails.sources), len(cells) * len(tails.entities)
     if len(chosen):
         most, pairs = kernels.count_last_edges(tails.offsets, chosen), chosen.size
-    walked, reached = np.empty((most, 3), np.int64), np.empty((pairs, 2), np.int64)
-    found = kernels.last_hop(tails.offsets, tails.back.ids, tails.sources, tails.own, chosen, cells, walked, reached)
-    return walked[: found[0]], reached[: found[1]]
+    sources, edge_types, targets = (np.empty(most, np.int32) for _ in range(HOPS))
+    levels = np.empty((most, 2), np.int16)
+    reached, stays = np.empty(pairs, np.int64), np.empty(pairs, np.int64)
+    count, pairs = kernels.last_hop(
+        tails.offsets,
+        tails.edge_types,
+        tails.levels,
+        tails.sources,
+        tails.own,
+        chosen,
+        cells,
+        sources,
+        edge_types,
+        targets,
+        levels,
+        reached,
+        stays,
+    )
+    return _layer(sources[:count], edge_types[:count], targets[:count], levels[:count]), reached[:pairs], stays[:pairs]
 
 
-def _layer(walked: IntArray, edge_types: IntArray, levels: IntArray) -> Layer:
-    """The edges of a hop, given their sources and targets [edges, 3], edge types and levels."""
-    return Layer(_long(walked[:, 0]), _long(edge_types), _long(walked[:, 1]), torch.from_numpy(levels.copy()))
+def _layer(sources: IntArray, edge_types: IntArray, targets: IntArray, levels: IntArray) -> Layer:
+    arrays = (np.ascontiguousarray(part, np.int32) for part in (sources, edge_types, targets))
+    walked, types, reached = (torch.from_numpy(array) for array in arrays)
+    return Layer(walked, types, reached, torch.from_numpy(np.ascontiguousarray(levels, np.int16)))
 
 
 def _long(values: IntArray) -> Tensor:
