@@ -25,7 +25,9 @@ from hire.training.settings import RunSettings, preset
 
 SMALL: dict[str, Any] = {  # as far as a system has such settings
     "model.dimension": 8,
+    "model.hidden": 16,
     "model.inner_negatives": 16,
+    "model.max_neighbors": 6,
     "model.members": 2,
     "embedding.dimension": 8,
     "embedding.batch_size": 64,

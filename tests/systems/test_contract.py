@@ -32,6 +32,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "hire, without MAML": ("hire", {"model.inner_steps": 0}),
     "hire, AVG": ("hire", {"model.learner": "mean"}),
     "hire, LSTM": ("hire", {"model.learner": "lstm"}),
+    "metar, margin loss": ("metar", {"model.loss": "margin", "training.batches": "episodes"}),
+    "gana, margin loss": ("gana", {"model.loss": "margin", "training.batches": "episodes"}),
     "hire, without context": ("hire", {"model.context_weight": 0.0}),
 }
 

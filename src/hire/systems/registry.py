@@ -24,6 +24,8 @@ BUILT_IN = {
     "hire": "hire.systems.hire.model:Hire",
     "path": "hire.systems.path.model:PathModel",
     "ensemble": "hire.systems.ensemble:Ensemble",
+    "metar": "hire.systems.metar:MetaR",
+    "gana": "hire.systems.gana:Gana",
     "mean-translation": "hire.systems.mean_translation:MeanTranslation",
     "nearest-pair": "hire.systems.nearest_pair:NearestPair",
     "any-link": "hire.systems.any_link:AnyLink",

@@ -45,6 +45,20 @@ class Neighbors:
         weights = weights * self.mask
         return pooled(self.relations, self.relation_table, weights), pooled(self.entities, self.entity_table, weights)
 
+    def linear(self, weight: Tensor, dropout: float = 0.0) -> Tensor:
+        """W [r; e] of each neighbor, [..., neighbors, outputs], for a weight [outputs, 2 * dim].
+
+        W is applied to each distinct relation and entity once, then summed; so is dropout, at the given rate.
+        """
+        parts = ((self.relations, self.relation_table), (self.entities, self.entity_table))
+        projected = []
+        for (rows, table), of_part in zip(parts, weight.chunk(2, dim=1), strict=True):
+            if len(table) > rows.numel():  # leave out what is no neighbor
+                used, rows = torch.unique(rows, return_inverse=True)
+                table = table[used]
+            projected.append(F.embedding(rows, F.dropout(table, dropout, training=dropout > 0) @ of_part.T))
+        return projected[0] + projected[1]
+
     def even(self) -> Tensor:
         """Weights of a mean over the neighbors, [..., neighbors]; zero where there are none."""
         return self.mask / self.mask.sum(dim=-1, keepdim=True).clamp_min(1)
@@ -140,6 +154,10 @@ class EpisodicNetwork(nn.Module, ABC):
 
         heads [tasks, q, 1, ...] and tails [tasks, q or 1, n, ...] are encoded.
         """
+
+    def objective(self, references: Pairs, queries: Pairs) -> Tensor:
+        """What a step minimizes: the mean loss of the queries, unless a system adds more."""
+        return self.losses(self.adapt(references), queries).mean()
 
     def losses(self, relation: Any, pairs: Pairs) -> Tensor:
         """The loss of each pair, [tasks, pairs]."""

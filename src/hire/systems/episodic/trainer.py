@@ -78,16 +78,12 @@ class EpisodicTrainer(SystemTrainer[EpisodicBatch, EpisodicNetwork]):
         return self._finder.find(everything, self._finder.hidden_from(episodes)[:, None])
 
     def loss(self, batch: EpisodicBatch) -> Loss:
-        """The mean loss of the queries."""
+        """The objective of the network."""
         episodes, neighbors = on_device(batch, self.device)
         (references, reference_negatives, queries, query_negatives), rows = self._entities(episodes, neighbors)
-        relation = self.network.adapt(
-            Pairs(*_columns(references), reference_negatives, episodes.reference_false, episodes.candidates)
-        )
-        losses = self.network.losses(
-            relation, Pairs(*_columns(queries), query_negatives, episodes.query_false, episodes.candidates)
-        )
-        return Loss(losses.mean(), rows)
+        known = Pairs(*_columns(references), reference_negatives, episodes.reference_false, episodes.candidates)
+        asked = Pairs(*_columns(queries), query_negatives, episodes.query_false, episodes.candidates)
+        return Loss(self.network.objective(known, asked), rows)
 
     def _entities(self, episodes: EpisodeBatch, ids: NeighborIds | None) -> tuple[list[Entities], list[Rows]]:
         """All entities of a batch as the network sees them, and the rows of the tables that they are."""

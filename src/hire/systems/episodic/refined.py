@@ -1,0 +1,63 @@
+"""Networks whose relations are refined on their own references before they are used: MetaR and GANA."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from hire.systems.episodic.maml import refine
+from hire.systems.episodic.network import EpisodicNetwork, Pairs
+from hire.systems.episodic.settings import EpisodicModelSettings
+
+
+@dataclass(frozen=True)
+class RefinedModelSettings(EpisodicModelSettings):
+    """How a relation is refined."""
+
+    inner_steps: int = 1  # on the references; 0 leaves them out
+    inner_rate: float = 0.1  # beta, the size of such a step
+    inner_negatives: int = 512  # drawn from the candidates when a relation is learned after training
+    second_order: bool = False  # whether gradients flow through the inner steps
+    reference_weight: float = 0.0  # of the loss on the references, before they are refined, in the objective
+
+
+class RefinedNetwork(EpisodicNetwork):
+    """A relation is learned from the references, then moved against the gradient of the loss on them."""
+
+    def __init__(self, settings: RefinedModelSettings) -> None:
+        super().__init__(settings)
+        self.refinement = settings
+        self.inner_negatives = settings.inner_negatives
+
+    @abstractmethod
+    def learn(self, references: Pairs) -> Any:
+        """The relations of references before they are refined: a named tuple of tensors [tasks, ...]."""
+
+    def adapt(self, references: Pairs) -> Any:
+        """The refined relations."""
+        return self._refined(self.learn(references), references)
+
+    def objective(self, references: Pairs, queries: Pairs) -> Tensor:
+        """The mean loss of the queries and, if it has a weight, that of the references."""
+        relation = self.learn(references)
+        loss = self.losses(self._refined(relation, references), queries).mean()
+        if self.refinement.reference_weight:
+            loss = loss + self.refinement.reference_weight * self.losses(relation, references).mean()
+        return loss
+
+    def _refined(self, relation: Any, references: Pairs) -> Any:
+        settings = self.refinement
+        # A softmax over scores times the temperature: without the scale, the step would grow as it is learned.
+        scale = 1.0 if settings.loss == "margin" else 1 / self.log_temperature.exp().detach()
+        return refine(
+            relation,
+            lambda at: (
+                self.losses(at, references).mean(dim=-1) * scale
+            ),  # a mean: the number of references is no matter
+            [settings.inner_rate] * len(relation),
+            steps=settings.inner_steps,
+            second_order=settings.second_order and self.training,
+        )
