@@ -16,7 +16,7 @@ from hire.systems.path.features import EDGE_FEATURES, ENTITY_FEATURES, FEATURE, 
 from hire.systems.path.graph import FAN_OUTS
 from hire.systems.path.messages import asinh, gelu, pass_messages
 from hire.systems.path.settings import PathModelSettings
-from hire.systems.path.walks import HOPS, PAIR_FEATURES, Layer, TailInputs, Walks
+from hire.systems.path.walks import HOPS, PAIR_FEATURES, TailInputs, Walks
 
 DEGREE = FEATURE["degree"]
 
@@ -87,20 +87,25 @@ class PathMember(nn.Module):
         """
         state = self.start + self.start_features(walks.heads)  # [queries, channels]
         for hop in range(HOPS - 1):
-            before, after = walks.degrees[hop], walks.degrees[hop + 1]
-            arrived = self._pass(hop, state, weights[hop], walks.layers[hop], before, after, edge_mask)
-            arrived = F.gelu(self.norms[hop](arrived))
+            arrived = self._pass(hop, state, weights[hop], walks, walks.degrees[hop + 1], edge_mask)
+            arrived = F.gelu(self.norms[hop](self.updates[hop](arrived)))
             if hop == 0:
                 arrived = arrived * (1 + self.gate(walks.near))
-            state = arrived + _staying(state, walks.stays[hop])
+            state = arrived + _staying(state, walks.kept[hop])
         of_tails = degrees.index_select(0, walks.tails.index_select(0, walks.reached))
-        last = self._pass(HOPS - 1, state, weights[HOPS - 1], walks.layers[-1], walks.degrees[-1], of_tails, edge_mask)
-        return self._read_out(described, walks, torch.cat([last, _staying(state, walks.stays[-1])], dim=-1))
+        last = self._pass(HOPS - 1, state, weights[HOPS - 1], walks, of_tails, edge_mask)
+        return self._read_out(described, walks, torch.cat([last, _staying(state, walks.kept[-1])], dim=-1))
 
     def _read_out(self, described: Tensor, walks: Walks, arrived: Tensor) -> Tensor:
-        """The score of each pair, [pairs], from the messages that arrived at reached pairs, [reached, 2 * channels]."""
-        of_walks, of_pairs = self.of_pairs.weight[:, : arrived.shape[1]], self.of_pairs.weight[:, arrived.shape[1] :]
-        inputs = torch.addmm(described.index_select(0, walks.tails), walks.pairs, of_pairs.t())
+        """The score of each pair, [pairs], from the messages that arrived at reached pairs, [reached, 3 * channels]."""
+        channels = self.settings.channels
+        of_last, of_state, of_pairs = torch.split(self.of_pairs.weight, [channels, channels, len(PAIR_FEATURES)], dim=1)
+        if walks.one_by_one:
+            inputs = torch.addmm(described, walks.pairs, of_pairs.t())
+        else:
+            inputs = torch.addmm(described.index_select(0, walks.tails), walks.pairs, of_pairs.t())
+        # The last update and the first layer of the read-out are both linear: applied at once.
+        of_walks = torch.cat([of_last @ self.updates[-1].weight, of_state], dim=1)
         inputs.index_add_(0, walks.reached, F.linear(arrived, of_walks))
         # The linear output is column 0. Slicing it off after the activation keeps the memory contiguous.
         linear = inputs[:, 0].clone()
@@ -114,21 +119,20 @@ class PathMember(nn.Module):
         hop: int,
         state: Tensor,
         weights: Tensor,
-        layer: Layer,
-        before: Tensor,
+        walks: Walks,
         after: Tensor,
         edge_mask: Sequence[Tensor] | None,
     ) -> Tensor:
-        """The messages that arrive at each node of a layer, given the degrees in both layers, [nodes, channels]."""
-        exponents = torch.sigmoid(self.thinning[hop])  # of the degree, of the fan-outs at the source and at the target
-        state = state * torch.exp(-self.settings.degree_scale * before[:, None] @ exponents[:1])
+        """The messages that arrive at each node of a layer, given the degrees in it, [nodes, 2 * channels].
+
+        As they are, and less for high degrees.
+        """
+        exponents = torch.sigmoid(self.thinning[hop, :1])
+        state = state * torch.exp(-self.settings.degree_scale * walks.degrees[hop][:, None] @ exponents)
         mask = None if edge_mask is None else edge_mask[hop]
-        summed = pass_messages(state, weights, *self._fan_out_powers(hop), layer, len(after), mask)
+        summed = pass_messages(state, weights, *self._fan_out_powers(hop), walks.layers[hop], len(after), mask)
         arrived = asinh(self.settings.message_scale * summed)
-        updated: Tensor = self.updates[hop](
-            torch.cat([arrived, arrived / (1 + self.settings.degree_scale * after[:, None])], dim=-1)
-        )
-        return updated
+        return torch.cat([arrived, arrived / (1 + self.settings.degree_scale * after[:, None])], dim=-1)
 
     def _fan_out_powers(self, hop: int) -> tuple[Tensor, Tensor]:
         """How much each level of a fan-out at the source, and at the target, weakens a message, [levels, channels]."""
@@ -177,7 +181,6 @@ class PathNetwork(nn.Module):
         return torch.stack(scores)
 
 
-def _staying(state: Tensor, stays: Tensor) -> Tensor:
+def _staying(state: Tensor, kept: Tensor) -> Tensor:
     """The states of nodes that were in the previous layer too; zero for the others."""
-    padded = torch.cat([state, state.new_zeros(1, state.shape[1])])
-    return padded.index_select(0, torch.where(stays >= 0, stays, len(state)))
+    return torch.cat([state, state.new_zeros(1, state.shape[1])]).index_select(0, kept)

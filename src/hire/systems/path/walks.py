@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -121,6 +122,15 @@ class Walks:
     reached: Tensor  # [reached] int64: the pairs whose tail is reached by a walk; often few
     tails: Tensor  # [pairs] int64: position of each pair's tail among the tails
     pairs: Tensor  # [pairs, features]
+    one_by_one: bool = False  # whether the pairs are one head with all tails, in their order
+
+    @cached_property
+    def kept(self) -> tuple[Tensor, Tensor, Tensor]:
+        """`stays`, with the number of nodes in the previous layer in place of -1."""
+        first, second, third = (
+            torch.where(stays >= 0, stays, len(nodes)) for stays, nodes in zip(self.stays, self.nodes, strict=True)
+        )
+        return first, second, third
 
     @classmethod
     def joined(cls, parts: list[Walks], tail_counts: list[int], edge_type_count: int) -> Walks:
@@ -216,6 +226,7 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
         _long(reached),
         _long(columns),
         _float(features),
+        chosen is None and len(heads) == 1,
     )
 
 
