@@ -136,7 +136,7 @@ class FewShotDataset:
         return tasks
 
     def task_triples(self, split: str, shots: int | None = None) -> IntArray:
-        """The triples of all tasks of a split, [n, 3]; with `shots` only so many references of each, its first pairs."""
+        """The triples of a split's tasks, [n, 3]; with `shots`, only the first so many of each task: its references."""
         pairs = [np.insert(task.pairs[:shots], 1, task.relation, axis=1) for task in self.split(split, shots or 1)]
         return np.concatenate([np.zeros((0, 3), np.int32), *pairs])
 
