@@ -9,13 +9,14 @@ import torch
 from hire.data.dataset import FewShotDataset
 from hire.errors import HireError
 from hire.evaluation.ranking import evaluate
+from hire.systems.path.pretrained import pretrained
 from hire.systems.path.settings import PathModelSettings, PathSettings, PathTrainingSettings
 from hire.systems.path.tasks import NEVER
 from hire.systems.path.trainer import PathTrainer
 from hire.training.loop import Stage, train
 
 SMALL = PathModelSettings(channels=4, edge_width=8, readout_width=8, members=2)
-SHORT = PathTrainingSettings(steps=6, tasks=2, queries=4, hard_negatives=6, random_negatives=5, seed=3)
+SHORT = PathTrainingSettings("random", steps=6, tasks=2, queries=4, hard_negatives=6, random_negatives=5, seed=3)
 SETTINGS = PathSettings(model=SMALL, training=SHORT)
 
 
@@ -93,6 +94,26 @@ def test_it_learns(umls: FewShotDataset) -> None:
 
 def test_a_small_graph_takes_no_more_than_one_epoch(umls: FewShotDataset) -> None:
     settings = PathTrainingSettings()
-    trainer = PathTrainer(umls, PathSettings(SMALL))
+    trainer = PathTrainer(umls, PathSettings())
     assert (trainer.steps - 1) * settings.tasks * settings.queries < len(trainer.tasks) < settings.steps * 64
-    assert PathTrainer(umls, PathSettings(SMALL, training=PathTrainingSettings(steps=3))).steps == 3
+    assert PathTrainer(umls, PathSettings(SMALL, training=PathTrainingSettings("random", steps=3))).steps == 3
+
+
+def test_training_starts_from_the_weights_that_ship(umls: FewShotDataset) -> None:
+    settings = PathSettings(training=replace(SHORT, start="pretrained"))
+    shipped = pretrained(umls)
+    trainer = PathTrainer(umls, settings)
+    assert all(
+        torch.equal(ours, theirs)
+        for ours, theirs in zip(weights_of(trainer), shipped.network.state_dict().values(), strict=True)
+    )
+    scores = evaluate(trainer.system(), umls, "dev", 3)
+    assert scores == evaluate(shipped, umls, "dev", 3)
+    more = PathTrainer(umls, replace(settings, model=replace(settings.model, members=4)))  # one starts at random
+    assert len(more.network.members) == 4
+
+
+def test_weights_of_another_size_are_not_started_from(umls: FewShotDataset) -> None:
+    with pytest.raises(HireError, match="other sizes") as caught:
+        PathTrainer(umls, PathSettings(SMALL))
+    assert "training.start=random" in str(caught.value.problems[0].remedy)

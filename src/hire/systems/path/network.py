@@ -105,7 +105,7 @@ class PathMember(nn.Module):
         else:
             inputs = torch.addmm(described.index_select(0, walks.tails), walks.pairs, of_pairs.t())
         # The last update and the first layer of the read-out are both linear: applied at once.
-        of_walks = torch.cat([of_last @ self.updates[-1].weight, of_state], dim=1)
+        of_walks = torch.cat([of_last @ self.updates[-1].get_parameter("weight"), of_state], dim=1)
         inputs.index_add_(0, walks.reached, F.linear(arrived, of_walks))
         # The linear output is column 0. Slicing it off after the activation keeps the memory contiguous.
         linear = inputs[:, 0].clone()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from hire.optim.settings import OptimizerSettings, SelectionSettings
+
+Start = Literal["pretrained", "random"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class EvidenceSettings:
 class PathTrainingSettings:
     """What the path level is trained with."""
 
+    start: Start = "pretrained"  # the weights that ship with HiRe, or `random`
     steps: int = 800  # at most
     epochs: float = 1.0  # over all facts as queries, at most: a small graph needs fewer steps
     tasks: int = 4  # in a step

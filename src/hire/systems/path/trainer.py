@@ -15,6 +15,7 @@ from hire.systems.base import SystemTrainer
 from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.model import PathModel
 from hire.systems.path.network import PathNetwork
+from hire.systems.path.pretrained import load_pretrained
 from hire.systems.path.settings import PathSettings
 from hire.systems.path.tasks import PathBatch, PathTasks
 from hire.util.tensors import on_device
@@ -51,7 +52,10 @@ class PathTrainer(PathNetworkTrainer):
         self.tasks = PathTasks(dataset, self.graph, training)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(training.seed)
-            network = PathNetwork(self.settings.model).to(self.device)
+            network = PathNetwork(self.settings.model)
+        if training.start == "pretrained":
+            load_pretrained(network)
+        network.to(self.device)
         epoch_steps = len(self.tasks) / (training.tasks * training.queries)
         super().__init__(
             self.settings.optimizer,

@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from hire.data.dataset import FewShotDataset
+from hire.errors import HireError
 from hire.systems.path.model import PathModel
+from hire.systems.path.network import PathNetwork
 from hire.systems.path.settings import PathSettings
 from hire.util.settings import from_plain
 from hire.util.tensors import load_tensors
@@ -40,6 +42,19 @@ def pretrained(dataset: FewShotDataset, device: torch.device | str = "cpu") -> P
     """The pre-trained path network over a dataset's facts."""
     settings = from_plain(PathSettings, about()["settings"])
     return PathModel.restore(dataset, settings, _tensors(), device)
+
+
+def load_pretrained(network: PathNetwork) -> None:
+    """Give a network the pre-trained weights; of members beyond those that ship, the initial weights stay."""
+    shipped = _tensors()
+    own = network.state_dict()
+    for name, tensor in shipped.items():
+        if name in own and own[name].shape != tensor.shape:
+            raise HireError(
+                f"the pre-trained weights have other sizes than these settings ask for ({name})",
+                remedy="train from the beginning with --set training.start=random",
+            )
+    network.load_state_dict({**own, **{name: tensor for name, tensor in shipped.items() if name in own}})
 
 
 def fingerprint() -> str:
