@@ -29,6 +29,7 @@ UNNAMED = "taught"  # the name of a relation that was given none
 SCORES_AT_ONCE = 1 << 22  # bounds the memory for many heads
 ENTITIES_AT_ONCE = 1 << 17  # bounds the memory for many candidates
 HEADS_AT_ONCE = 256
+KEPT_HEADS, KEPT_CANDIDATES = 8, 50_000  # heads whose scores are kept, unless there are more candidates
 
 Scores = NDArray[np.float32]
 
@@ -207,12 +208,21 @@ class TaughtRelation:
 
     def _scored(self, heads: IntArray) -> list[tuple[TaughtRelation, Scores]]:
         """Each head with the relation that answers it and the scores of its candidates."""
-        found = {
-            int(head): (relation, row)
-            for relation, some in self.by_head(np.unique(heads))
-            for head, row in zip(some, relation.candidate_scores(some), strict=True)
-        }
+        kept = self._kept
+        found = {int(head): kept[int(head)] for head in heads if int(head) in kept}
+        for relation, some in self.by_head(np.unique([head for head in heads if int(head) not in found])):
+            for head, row in zip(some, relation.candidate_scores(some), strict=True):
+                found[int(head)] = relation, row
+        if len(heads) == 1 and len(self.candidates) <= KEPT_CANDIDATES:
+            latest = {**kept, **found}
+            # In one assignment, because other threads may read it: whose heads are kept does not matter.
+            self.__dict__["_kept"] = dict(islice(latest.items(), max(0, len(latest) - KEPT_HEADS), None))
         return [found[int(head)] for head in heads]
+
+    @cached_property
+    def _kept(self) -> dict[int, tuple[TaughtRelation, Scores]]:
+        """The latest heads that were asked about one by one: whoever has seen answers will ask for the reasons."""
+        return {}
 
     def _answers(self, heads: IntArray, k: int, known: bool, threshold: float | None) -> list[list[Answer]]:
         if threshold is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Generic, NamedTuple, TypeVar
 
@@ -78,9 +78,9 @@ class Trainer(ABC, Generic[Batch, Network]):
     def loss(self, batch: Batch) -> Loss:
         """The loss of a batch."""
 
-    def clipped(self) -> Iterable[nn.Module]:
-        """The parts of the network whose gradients are clipped, each by itself."""
-        return [self.network]
+    def clip(self, limit: float) -> None:
+        """Clip the gradients of the network to a norm."""
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), limit)
 
     def train_step(self, batch: Batch | None = None) -> float:
         """Take a step; returns its loss. A batch that was drawn ahead must be that of the step."""
@@ -106,8 +106,7 @@ class Trainer(ABC, Generic[Batch, Network]):
         self.step += 1
         if self.optimizer is not None:
             if settings.clip is not None:
-                for part in self.clipped():
-                    torch.nn.utils.clip_grad_norm_(part.parameters(), settings.clip)
+                self.clip(settings.clip)
             for group in self.optimizer.param_groups:
                 group["lr"] = settings.learning_rate * share
             self.optimizer.step()

@@ -132,9 +132,8 @@ def test_what_speaks_for_an_answer_comes_first_then_what_speaks_against(explaine
 
 def test_what_the_score_does_not_depend_on_is_no_evidence() -> None:
     model = PathModel(path_network(), EvidenceGraph(np.array(FACTS), 11, 3))
-    for member in model.network.members:
-        for part in (member.of_pairs, member.of_tails):
-            part.weight.data.zero_()
+    for part in (model.network.of_pairs, model.network.of_tails):
+        part.weight.data.zero_()
     found = explain_path(model, model.adapt(Support(REFERENCES)), 2, 9)
     assert found.rules == () and found.shared == ()
 

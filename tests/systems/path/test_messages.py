@@ -8,7 +8,7 @@ from hire.systems.path.graph import FAN_OUTS, LEVELS, fan_out_levels
 from hire.systems.path.messages import asinh, gelu, pass_messages
 from hire.systems.path.walks import Layer
 
-SOURCES, TARGETS, TYPES, CHANNELS = 7, 9, 5, 6
+MEMBERS, SOURCES, TARGETS, TYPES, CHANNELS = 2, 7, 9, 5, 6
 
 
 def a_layer(edges: int) -> Layer:
@@ -23,12 +23,12 @@ def a_layer(edges: int) -> Layer:
 def inputs() -> list[torch.Tensor]:
     torch.manual_seed(0)
     sizes = (SOURCES, TYPES, LEVELS, LEVELS)
-    return [torch.randn(size, CHANNELS, dtype=torch.float32, requires_grad=True) for size in sizes]
+    return [torch.randn(MEMBERS, size, CHANNELS, requires_grad=True) for size in sizes]
 
 
 @pytest.mark.parametrize("edges", [0, 1, 40])
 def test_compiled_messages_and_gradients_are_those_of_plain_tensor_operations(edges: int) -> None:
-    layer, weigh = a_layer(edges), torch.randn(TARGETS, CHANNELS)
+    layer, weigh = a_layer(edges), torch.randn(MEMBERS, TARGETS, CHANNELS)
     found = []
     for mask in (None, torch.ones(edges)):  # with a mask, PyTorch's own operations are used
         given = inputs()
@@ -41,11 +41,12 @@ def test_compiled_messages_and_gradients_are_those_of_plain_tensor_operations(ed
 def test_messages_are_those_of_a_loop_over_edges() -> None:
     layer, given = a_layer(20), inputs()
     states, weights, at_source, at_target = (part.detach().numpy() for part in given)
-    expected = np.zeros((TARGETS, CHANNELS))
+    expected = np.zeros((MEMBERS, TARGETS, CHANNELS))
     for source, edge_type, target, (near, far) in zip(
         layer.sources, layer.edge_types, layer.targets, layer.levels.long(), strict=True
     ):
-        expected[target] += states[source] * weights[edge_type] * at_source[near] * at_target[far]
+        carried = weights[:, edge_type] * at_source[:, near] * at_target[:, far]
+        expected[:, target] += states[:, source] * carried
     arrived = pass_messages(given[0], given[1], given[2], given[3], layer, TARGETS)
     np.testing.assert_allclose(arrived.detach().numpy(), expected, rtol=1e-5, atol=1e-5)
 

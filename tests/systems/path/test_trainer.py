@@ -109,8 +109,21 @@ def test_training_starts_from_the_weights_that_ship(umls: FewShotDataset) -> Non
     )
     scores = evaluate(trainer.system(), umls, "dev", 3)
     assert scores == evaluate(shipped, umls, "dev", 3)
-    more = PathTrainer(umls, replace(settings, model=replace(settings.model, members=4)))  # one starts at random
-    assert len(more.network.members) == 4
+    fewer, more = (
+        PathTrainer(umls, replace(settings, model=replace(settings.model, members=members))) for members in (2, 4)
+    )
+    for name, tensor in shipped.network.state_dict().items():
+        assert torch.equal(fewer.network.state_dict()[name], tensor[:2])
+        assert torch.equal(more.network.state_dict()[name][:3], tensor)  # the fourth starts at random
+
+
+def test_each_member_is_clipped_on_its_own(trainer: PathTrainer) -> None:
+    for parameter in trainer.network.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    trainer.network.start.grad = torch.zeros_like(trainer.network.start)
+    trainer.network.start.grad[0, 0, 0], trainer.network.start.grad[1, 0, 0] = 5.0, 0.5
+    trainer.clip(1.0)
+    assert trainer.network.start.grad[:, 0, 0].tolist() == pytest.approx([1.0, 0.5])
 
 
 def test_weights_of_another_size_are_not_started_from(umls: FewShotDataset) -> None:

@@ -62,10 +62,7 @@ def explain_path(model: PathModel, state: PathState, head: int, tail: int, *, mo
 
 def _gradients(model: PathModel, state: PathState, block: Tails, walked: Walks) -> list[NDArray[np.float32]]:
     """The gradient of the pair's score with respect to the edge mask, hop by hop."""
-    edge_mask = [
-        torch.ones(len(layer.edge_types), device=state.weights[0][0].device, requires_grad=True)
-        for layer in walked.layers
-    ]
+    edge_mask = [torch.ones(len(layer.edge_types), device=model.device, requires_grad=True) for layer in walked.layers]
     with torch.enable_grad():
         score = model.pair_scores(state, block, walked, edge_mask=edge_mask).mean()
         gradients = torch.autograd.grad(score, edge_mask, allow_unused=True)
@@ -169,20 +166,15 @@ def _scores(
     )
 
 
-def _edge_type_weights(
-    model: PathModel, state: PathState, evidence: list[ReferenceEvidence]
-) -> list[list[torch.Tensor]]:
-    """Each member's weights of the edge types, concatenated over all evidence."""
-    found = []
-    for member, known in zip(model.network.members, state.weights, strict=True):
-        parts = [
-            known
-            if each.edge_features is state.evidence.edge_features
-            else member.weigh(torch.from_numpy(each.edge_features).to(known[0].device))
-            for each in evidence
-        ]
-        found.append([torch.cat(of_hop) for of_hop in zip(*parts, strict=True)])
-    return found
+def _edge_type_weights(model: PathModel, state: PathState, evidence: list[ReferenceEvidence]) -> list[torch.Tensor]:
+    """The weights of the edge types, concatenated over all evidence."""
+    parts = [
+        state.weights
+        if each.edge_features is state.evidence.edge_features
+        else model.network.weigh(torch.from_numpy(each.edge_features).to(model.device))
+        for each in evidence
+    ]
+    return [torch.cat(of_hop, dim=1) for of_hop in zip(*parts, strict=True)]
 
 
 def _paths(walked: Walks, head: int, tail: int, facts: list[NDArray[np.int64]], gradients: Floats) -> _Paths:

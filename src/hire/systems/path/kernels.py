@@ -25,12 +25,17 @@ def pass_messages(
     targets: IntArray,
     arrived: FloatArray,
 ) -> None:
-    """Add up what each edge carries: the state of its source, weighted by its type and its two fan-outs."""
-    for edge in range(len(sources)):
-        source, edge_type, target = sources[edge], edge_types[edge], targets[edge]
-        near, far = levels[edge, 0], levels[edge, 1]
-        for c in range(states.shape[1]):
-            arrived[target, c] += states[source, c] * weights[edge_type, c] * (at_source[near, c] * at_target[far, c])
+    """Add up what each edge carries: the state of its source, weighted by its type and its two fan-outs.
+
+    The first axis of states, weights and what arrives is the member, the last one the channel.
+    """
+    for m in range(len(states)):
+        for edge in range(len(sources)):
+            source, edge_type, target = sources[edge], edge_types[edge], targets[edge]
+            near, far = levels[edge, 0], levels[edge, 1]
+            for c in range(states.shape[2]):
+                carried = weights[m, edge_type, c] * (at_source[m, near, c] * at_target[m, far, c])
+                arrived[m, target, c] += states[m, source, c] * carried
 
 
 @compiled
@@ -50,17 +55,18 @@ def pass_gradients(
     of_at_target: FloatArray,
 ) -> None:
     """Add up the gradients of all inputs of `pass_messages`, given that of its output."""
-    for edge in range(len(sources)):
-        source, edge_type, target = sources[edge], edge_types[edge], targets[edge]
-        near, far = levels[edge, 0], levels[edge, 1]
-        for c in range(states.shape[1]):
-            gradient, weight = of_arrived[target, c], weights[edge_type, c]
-            thinned = at_source[near, c] * at_target[far, c]
-            of_states[source, c] += gradient * weight * thinned
-            of_state = gradient * states[source, c]
-            of_weights[edge_type, c] += of_state * thinned
-            of_at_source[near, c] += of_state * weight * at_target[far, c]
-            of_at_target[far, c] += of_state * weight * at_source[near, c]
+    for m in range(len(states)):
+        for edge in range(len(sources)):
+            source, edge_type, target = sources[edge], edge_types[edge], targets[edge]
+            near, far = levels[edge, 0], levels[edge, 1]
+            for c in range(states.shape[2]):
+                gradient, weight = of_arrived[m, target, c], weights[m, edge_type, c]
+                thinned = at_source[m, near, c] * at_target[m, far, c]
+                of_states[m, source, c] += gradient * weight * thinned
+                of_carried = gradient * states[m, source, c]
+                of_weights[m, edge_type, c] += of_carried * thinned
+                of_at_source[m, near, c] += of_carried * weight * at_target[m, far, c]
+                of_at_target[m, far, c] += of_carried * weight * at_source[m, near, c]
 
 
 @compiled

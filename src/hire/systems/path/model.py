@@ -34,8 +34,8 @@ class PathState:
     """What the references say about a relation."""
 
     evidence: ReferenceEvidence
-    weights: list[list[Tensor]]  # of the edge types: for each member, for every hop and for profiles
-    blocks: LastTails[tuple[Tails, list[Tensor]]] = field(default_factory=LastTails)
+    weights: list[Tensor]  # of the edge types, for every hop and for profiles
+    blocks: LastTails[tuple[Tails, Tensor]] = field(default_factory=LastTails)
 
 
 class PathModel(FewShotSystem):
@@ -86,7 +86,7 @@ class PathModel(FewShotSystem):
         self.network.eval()
         evidence = ReferenceEvidence(self.graph, support.pairs, support.relation)
         features = torch.from_numpy(evidence.edge_features).to(self.device)
-        return PathState(evidence, [member.weigh(features) for member in self.network.members])
+        return PathState(evidence, self.network.weigh(features))
 
     def explain(self, state: PathState, head: int, tail: int, *, most: int = 10) -> Evidence:
         """Rules with their paths, tuples shared with reference tails, and the most similar reference."""
@@ -107,33 +107,24 @@ class PathModel(FewShotSystem):
             scores[start : start + at_once] = self.pair_scores(state, block, walked, described).view(len(some), -1)
         return scores[torch.from_numpy(positions)]
 
-    def _block(self, state: PathState, entities: IntArray) -> tuple[Tails, list[Tensor]]:
-        """Some entities as tails, and their part of each member's read-out."""
+    def _block(self, state: PathState, entities: IntArray) -> tuple[Tails, Tensor]:
+        """Some entities as tails, and their part of the read-out."""
         block = Tails.of(state.evidence, entities)
         return block, self._describe(state, block)
 
-    def _describe(self, state: PathState, block: Tails) -> list[Tensor]:
-        inputs = on_device(block.inputs, self.device)
-        return [
-            member.describe(weights, inputs)
-            for member, weights in zip(self.network.members, state.weights, strict=True)
-        ]
+    def _describe(self, state: PathState, block: Tails) -> Tensor:
+        return self.network.describe(state.weights, on_device(block.inputs, self.device))
 
     def pair_scores(
         self,
         state: PathState,
         block: Tails,
         walked: Walks,
-        described: list[Tensor] | None = None,
+        described: Tensor | None = None,
         edge_mask: Sequence[Tensor] | None = None,
     ) -> Tensor:
         """The mean score of the members for each pair of some walks and a block of tails, [pairs]."""
         degrees = block.inputs.features[:, DEGREE].to(self.device)
+        of_tails = self._describe(state, block) if described is None else described
         walked = on_device(walked, self.device)
-        of_members = [
-            member(weights, of_tails, degrees, walked, edge_mask)
-            for member, weights, of_tails in zip(
-                self.network.members, state.weights, described or self._describe(state, block), strict=True
-            )
-        ]
-        return torch.stack(of_members).mean(dim=0).cpu()
+        return self.network.score(state.weights, of_tails, degrees, walked, edge_mask).mean(dim=0).cpu()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from hire.data.dataset import FewShotDataset
 from hire.optim.trainer import Loss
@@ -26,9 +24,14 @@ class PathNetworkTrainer(SystemTrainer[PathBatch, PathNetwork]):
 
     device: torch.device
 
-    def clipped(self) -> Iterable[nn.Module]:
-        """Each member on its own."""
-        return self.network.members
+    @torch.no_grad()
+    def clip(self, limit: float) -> None:
+        """Clip the gradients of each member on its own."""
+        gradients = [parameter.grad for parameter in self.network.parameters() if parameter.grad is not None]
+        norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).norm(dim=0)  # [members]
+        factors = (limit / (norms + 1e-6)).clamp(max=1)
+        for gradient in gradients:
+            gradient.mul_(factors.view(-1, *[1] * (gradient.dim() - 1)))
 
     def loss(self, batch: PathBatch) -> Loss:
         """Softmax over the true tail and its negatives, each weighted by the candidates that it stands for."""

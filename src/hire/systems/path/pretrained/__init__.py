@@ -46,15 +46,16 @@ def pretrained(dataset: FewShotDataset, device: torch.device | str = "cpu") -> P
 
 def load_pretrained(network: PathNetwork) -> None:
     """Give a network the pre-trained weights; of members beyond those that ship, the initial weights stay."""
-    shipped = _tensors()
     own = network.state_dict()
-    for name, tensor in shipped.items():
-        if name in own and own[name].shape != tensor.shape:
+    for name, shipped in _tensors().items():
+        if own[name].shape[1:] != shipped.shape[1:]:
             raise HireError(
                 f"the pre-trained weights have other sizes than these settings ask for ({name})",
                 remedy="train from the beginning with --set training.start=random",
             )
-    network.load_state_dict({**own, **{name: tensor for name, tensor in shipped.items() if name in own}})
+        members = min(len(shipped), len(own[name]))  # the first axis of all weights
+        own[name][:members] = shipped[:members]
+    network.load_state_dict(own)
 
 
 def fingerprint() -> str:
