@@ -132,7 +132,6 @@ class Gana(EpisodicSystem):
         "common": {},
         "published": {
             "model.loss": "margin",
-            "model.inner_rate": 1.0,
             "training.steps": 20_000,
             "training.shots": [5],
             "training.regime": "tasks",

@@ -94,7 +94,6 @@ class MetaR(EpisodicSystem):
         "common": {},
         "published": {  # in-train; for pre-train set training.regime=tasks and training.initial=pretrained
             "model.loss": "margin",
-            "model.inner_rate": 1.0,
             "training.steps": 100_000,
             "training.shots": [5],
             "training.regime": "in-train",

@@ -18,7 +18,7 @@ class RefinedModelSettings(EpisodicModelSettings):
     """How a relation is refined."""
 
     inner_steps: int = 1  # on the references; 0 leaves them out
-    inner_rate: float = 0.1  # beta, the size of such a step
+    inner_rate: float = 1.0  # beta, the factor of the gradient in such a step
     inner_negatives: int = 512  # drawn from the candidates when a relation is learned after training
     second_order: bool = False  # whether gradients flow through the inner steps
     reference_weight: float = 0.0  # of the loss on the references, before they are refined, in the objective
