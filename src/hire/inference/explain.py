@@ -14,6 +14,7 @@ from hire.systems.base import FewShotSystem
 from hire.systems.evidence import Evidence, Rule, SharedTuple, SimilarReference
 from hire.util.arrays import IntArray
 
+BY_NAME, SAME_NAME = 2, 4  # sorts of edge types, see `Rule.edge_types`
 INVERSE_MARK = "⁻¹"
 VARIABLES = {1: "ht", 2: "hxt", 3: "hxyt"}  # of a rule, by the number of its edges
 MAX_NEIGHBORS = 10_000  # of an entity that are considered
@@ -33,10 +34,12 @@ class Explanation:
     confidence: float | None
 
     def edge_type_name(self, edge_type: int) -> str:
-        """The name of an edge type, marked if it is followed from tail to head."""
-        count = len(self.graph.relations)
-        name: str = self.graph.relations[edge_type % count]
-        return name + INVERSE_MARK if edge_type >= count else name
+        """The name of an edge type, marked if it is followed from tail to head, or holds for the same name only."""
+        sort, relation = divmod(edge_type, len(self.graph.relations))
+        if sort == SAME_NAME:
+            return "same name"
+        name: str = self.graph.relations[relation]
+        return f"{name}{INVERSE_MARK if sort % 2 else ''}{' by name' if sort >= BY_NAME else ''}"
 
     def rule_text(self, rule: Rule) -> str:
         """Like `coach(h, t) <- plays_for(h, x), led_by(x, t): 4 of 5 references`."""

@@ -13,6 +13,8 @@ from typing import TypeVar
 class Rule:
     """Paths over the same edge types."""
 
+    # Of R relations: r and, backwards, r + R; r + 2R and r + 3R where the fact is one of an entity of the same name;
+    # 4R between entities of the same name.
     edge_types: tuple[int, ...]
     support: int  # references that are linked by such a path too
     references: int
@@ -24,7 +26,7 @@ class Rule:
 class SharedTuple:
     """An edge type and the entity it leads to, from the tail and from reference tails alike."""
 
-    edge_type: int
+    edge_type: int  # as in `Rule`
     entity: int
     support: int  # reference tails that have it
     references: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-PURPOSES = ("episodes", "contexts", "embeddings", "training", "adaptation", "paths", "references", "graphs")
+PURPOSES = ("episodes", "contexts", "embeddings", "training", "adaptation", "paths", "references", "graphs", "thinned")
 
 
 def random_stream(seed: int, purpose: str, step: int = 0) -> np.random.Generator:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,9 +8,18 @@ import torch
 
 from hire.data.build import BuildSettings, build
 from hire.data.dataset import FewShotDataset
+from hire.data.graph import KnowledgeGraph
 from hire.data.sources.columns import TripleTable
+from hire.data.vocabulary import Vocabulary
 from hire.systems.base import Support
-from hire.systems.path.many import ManyGraphsTrainer, TrainingGraph, training_graphs, without_types
+from hire.systems.path.many import (
+    ManyGraphsTrainer,
+    TrainingGraph,
+    thinned,
+    training_graphs,
+    types_by_relation_name,
+    without_types,
+)
 from hire.systems.path.model import PathModel
 from hire.systems.path.pretrained import WEIGHTS, about, pretrained
 from hire.systems.path.settings import PathModelSettings, PathSettings, PathTrainingSettings
@@ -64,7 +72,29 @@ def test_a_typed_graph_is_there_without_types_too(umls: FewShotDataset, other: F
     plain = without_types(other)
     assert other.graph.types is not None and plain.graph.types is None
     assert all(task.candidates is None for task in plain.tasks) and len(plain.tasks) == len(other.tasks)
-    assert replace(plain).graph.triples is other.graph.triples
+    assert (plain.graph.triples == other.graph.triples).all()
+
+
+def test_a_thinned_graph_keeps_a_share_of_its_facts_and_every_task(umls: FewShotDataset) -> None:
+    thin = thinned(umls, 0.2, None)
+    facts, kept = (set(map(tuple, graph.triples.tolist())) for graph in (umls.graph, thin.graph))
+    assert kept < facts and 0.15 < len(kept) / len(facts) < 0.25
+    assert [len(task.pairs) for task in thin.tasks] == [len(task.pairs) for task in umls.tasks]
+
+
+def test_types_of_freebase_are_in_the_names_of_relations() -> None:
+    relations = ["/people/person/spouse", "/people/person/religion", "/film/film/director"]
+    graph = KnowledgeGraph.of(
+        Vocabulary.of(["a", "b", "c"], "entity"),
+        Vocabulary.of(relations, "relation"),
+        np.array([[0, 0, 1], [0, 1, 2], [0, 2, 1], [1, 2, 2]]),
+    )
+    types = types_by_relation_name(graph)
+    assert [[types.names[int(each)] for each in types.of_entity(entity)] for entity in range(3)] == [
+        ["/film/film", "/people/person"],
+        ["/film/film"],
+        [],
+    ]
 
 
 def test_the_shipped_weights_are_small_and_say_where_they_come_from(umls: FewShotDataset) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -50,14 +51,27 @@ def explain_path(model: PathModel, state: PathState, head: int, tail: int, *, mo
     removals += [_facts(evidence, np.array([(tail, each.edge_type, each.entity)])) for each in shared]
     score, weights = _weights(model, state, head, tail, removals, walked.nodes[1])
     of_rules = [
-        Rule(edge_types, count_support(evidence, edge_types), len(evidence.pairs), weight, tuple(paths))
+        Rule(
+            _named(evidence, edge_types), count_support(evidence, edge_types), len(evidence.pairs), weight, tuple(paths)
+        )
         for (edge_types, paths), weight in zip(rules, weights[: len(rules)], strict=True)
         if weight
     ]
     of_tail = [
-        replace(each, weight=weight) for each, weight in zip(shared, weights[len(rules) :], strict=True) if weight
+        replace(each, edge_type=_named(evidence, [each.edge_type])[0], weight=weight)
+        for each, weight in zip(shared, weights[len(rules) :], strict=True)
+        if weight
     ]
     return Evidence(score, strongest_first(of_rules), strongest_first(of_tail), _most_similar(evidence, head, block))
+
+
+def _named(evidence: ReferenceEvidence, edge_types: Sequence[int]) -> EdgeTypes:
+    """Edge types as in `Evidence`: first those of the dataset's relations, then their twins, then "same name"."""
+    graph = evidence.graph
+    inverse, relations = np.divmod(np.array(edge_types), graph.relation_count)
+    twin, known = np.divmod(relations, graph.known_relations)
+    numbers = np.where(twin < 2, known + (2 * twin + inverse) * graph.known_relations, 4 * graph.known_relations)
+    return tuple(numbers.tolist())
 
 
 def _gradients(model: PathModel, state: PathState, block: Tails, walked: Walks) -> list[NDArray[np.float32]]:

@@ -25,6 +25,7 @@ EDGE_FEATURES = (  # of each edge type
     "size",
     "fan-out",
     "fan-in",
+    "by name",  # it holds only if entities of the same name are the same
 )
 ENTITY_FEATURES = (  # of an entity, whether it is a head or a tail
     "is a tail",
@@ -138,10 +139,12 @@ class ReferenceEvidence:
         fan_outs = self._log_fan_outs
         columns = [of_heads, of_tails[inverse], head_types, tail_types[inverse], *self._path_features, self._agreement]
         scaled = np.stack(columns, axis=1) * graph.settings.similarity_scale
-        general = np.stack([np.log1p(graph.edge_counts) / 2 - 3, fan_outs - 0.7, fan_outs[inverse] - 0.7], axis=1)
+        general = np.stack(
+            [np.log1p(graph.edge_counts) / 2 - 3, fan_outs - 0.7, fan_outs[inverse] - 0.7, graph.by_name], axis=1
+        )
         features: FloatArray = np.concatenate([scaled, general], axis=1).astype(np.float32)
         if self.hidden is not None:
-            features[[self.hidden, self.hidden + graph.relation_count]] = 0
+            features[self._hidden_edge_types] = 0
         return features
 
     @cached_property
@@ -182,8 +185,8 @@ class ReferenceEvidence:
         )
 
     @property
-    def _hidden_edge_types(self) -> list[int]:
-        return [] if self.hidden is None else [self.hidden, self.hidden + self.graph.relation_count]
+    def _hidden_edge_types(self) -> NDArray[np.int64]:
+        return np.flatnonzero(self.graph.hides(self.hidden))
 
     @cached_property
     def _profiles(self) -> FloatArray:
@@ -345,9 +348,7 @@ class ReferenceEvidence:
 
     def degrees(self, entities: IntArray) -> FloatArray:
         """The feature "degree" of some entities: log(1 + degree) / 5, without the edges of the hidden relation."""
-        degrees = self.graph.degrees_of(entities)
-        for edge_type in self._hidden_edge_types:
-            degrees = degrees - self.graph.counts(entities, edge_type)
+        degrees = self.graph.visible_degrees(entities, self.hidden)
         return (np.log1p(degrees) / self.graph.settings.log_scale).astype(np.float32)
 
     def _of_types(self, entities: IntArray, ours: IntArray) -> FloatArray:

@@ -1,7 +1,9 @@
 """The graph as evidence: known facts as edges in both directions, to be walked from many nodes at once.
 
-An edge type is a relation or its inverse: relation r has the edge types r and r + relations. While a relation is a
-task, it is hidden: none of its edges is walked or counted, so that a task cannot see its own facts.
+An edge type is a relation or its inverse: relation r has the edge types r and r + relations. Where entities have the
+same name, each relation has a twin for facts that hold if they are the same entity (`names.facts_by_name`). While a
+relation is a task, it is hidden: none of its edges, nor its twin's, is walked or counted, so that a task cannot see its
+own facts.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from hire.data.dataset import FewShotDataset
 from hire.data.facts import Facts
 from hire.data.graph import KnowledgeGraph
 from hire.data.types import Types
+from hire.systems.path.names import facts_by_name, same_name_groups
 from hire.systems.path.settings import EvidenceSettings
 from hire.util.arrays import FloatArray, IntArray, expand_rows, positions_in, row_offsets
 
@@ -62,9 +65,14 @@ class EvidenceGraph:
         relation_count: int,
         types: Types | None = None,
         settings: EvidenceSettings | None = None,
+        groups: NDArray[np.int64] | None = None,
     ) -> None:
         self.settings = settings or EvidenceSettings()
         self.entity_count = entity_count
+        self.known_relations = relation_count  # those of the dataset; twins and "same name" come after them
+        if groups is not None:
+            triples = np.concatenate([triples, facts_by_name(triples, groups, relation_count)])
+            relation_count = 2 * relation_count + 1
         self.relation_count = relation_count
         self.edge_type_count = 2 * relation_count
         self.types = types
@@ -106,7 +114,8 @@ class EvidenceGraph:
     @classmethod
     def _of(cls, graph: KnowledgeGraph, task_facts: IntArray, settings: EvidenceSettings) -> EvidenceGraph:
         triples = np.concatenate([graph.triples, task_facts])
-        found = cls(triples, len(graph.entities), len(graph.relations), graph.types, settings)
+        groups = same_name_groups(graph, settings.max_same_name) if settings.max_same_name > 1 else None
+        found = cls(triples, len(graph.entities), len(graph.relations), graph.types, settings, groups)
         found.task_facts = task_facts
         return found
 
@@ -131,7 +140,7 @@ class EvidenceGraph:
         ids, owners = expand_rows(self.offsets, nodes)
         if hidden is None:
             return Edges(owners, ids)
-        seen = self.edge_types[ids] % self.relation_count != hidden
+        seen = ~self.hides(hidden)[self.edge_types[ids]]
         return Edges(owners[seen], ids[seen])
 
     def leaving_over(self, nodes: IntArray, edge_types: IntArray | int) -> Edges:
@@ -143,17 +152,21 @@ class EvidenceGraph:
 
     def passable(self, nodes: IntArray, hidden: int | None = None) -> NDArray[np.bool_]:
         """Which nodes the middle hop of a walk may start from: all but hubs."""
+        return np.asarray(self.visible_degrees(nodes, hidden) <= self.settings.max_degree)
+
+    def visible_degrees(self, nodes: IntArray, hidden: int | None = None) -> NDArray[np.int64]:
+        """The number of edges that leave each node, except those of a hidden relation."""
         degrees = self.degrees_of(nodes)
-        if hidden is not None:
-            degrees = degrees - self.counts(nodes, hidden) - self.counts(nodes, hidden + self.relation_count)
-        return np.asarray(degrees <= self.settings.max_degree)
+        for edge_type in np.flatnonzero(self.hides(hidden)).tolist():
+            degrees = degrees - self.counts(nodes, edge_type)
+        return degrees
 
     def profiles(self, nodes: IntArray, hidden: int | None = None) -> Edges:
         """The entries of some nodes' profiles, except those of a hidden relation."""
         ids, owners = expand_rows(self.profile_offsets, nodes)
         if hidden is None:
             return Edges(owners, ids)
-        seen = self.profile_edge_types[ids] % self.relation_count != hidden
+        seen = ~self.hides(hidden)[self.profile_edge_types[ids]]
         return Edges(owners[seen], ids[seen])
 
     def counts(self, nodes: IntArray, edge_types: IntArray | int) -> NDArray[np.int64]:
@@ -174,7 +187,14 @@ class EvidenceGraph:
     def hides(self, hidden: int | None) -> NDArray[np.bool_]:
         """Which edge types are not to be seen while a relation is hidden, [edge types]."""
         relations = np.arange(self.edge_type_count) % self.relation_count
-        return np.asarray(relations == (-1 if hidden is None else hidden))
+        wanted = -1 if hidden is None else hidden
+        return np.asarray((relations < 2 * self.known_relations) & (relations % self.known_relations == wanted))
+
+    @cached_property
+    def by_name(self) -> FloatArray:
+        """Which edge types hold only if entities of the same name are the same, [edge types]."""
+        relations = np.arange(self.edge_type_count) % self.relation_count
+        return (relations >= self.known_relations).astype(np.float32)
 
     def degrees_of(self, nodes: IntArray) -> NDArray[np.int64]:
         """The number of edges that leave each of some nodes."""

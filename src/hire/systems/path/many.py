@@ -14,12 +14,15 @@ import torch
 
 from hire.data.dataset import FewShotDataset
 from hire.data.graph import KnowledgeGraph
+from hire.data.types import Types
+from hire.data.vocabulary import Vocabulary
 from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.model import PathModel
 from hire.systems.path.network import PathNetwork
 from hire.systems.path.settings import PathSettings
 from hire.systems.path.tasks import PathBatch, PathTasks
 from hire.systems.path.trainer import PathNetworkTrainer
+from hire.util.arrays import IntArray
 from hire.util.randomness import random_stream
 
 
@@ -66,14 +69,33 @@ class ManyGraphsTrainer(PathNetworkTrainer):
         return self.tasks[self.graph_of(step)].batch(step)
 
 
+def with_graph(dataset: FewShotDataset, triples: IntArray, types: Types | None) -> FewShotDataset:
+    """A dataset with another background graph over the same entities and relations; all entities are candidates."""
+    graph = dataset.graph
+    changed = KnowledgeGraph.of(graph.entities, graph.relations, triples, graph.labels, types)
+    everything = np.full_like(np.asarray(dataset.task_candidates), -1)
+    return replace(dataset, graph=changed, task_candidates=everything)
+
+
 def without_types(dataset: FewShotDataset) -> FewShotDataset:
     """A dataset without its types; all entities are candidates."""
-    graph = dataset.graph
-    untyped = KnowledgeGraph(
-        graph.entities, graph.relations, graph.triples, graph.offsets, graph.neighbors, graph.labels, None
-    )
-    everything = np.full_like(np.asarray(dataset.task_candidates), -1)
-    return replace(dataset, graph=untyped, task_candidates=everything)
+    return with_graph(dataset, dataset.graph.triples, None)
+
+
+def thinned(dataset: FewShotDataset, share: float, types: Types | None, seed: int = 0) -> FewShotDataset:
+    """A dataset with a share of its background facts, and with other types; all entities are candidates."""
+    triples = np.asarray(dataset.graph.triples)
+    kept = random_stream(seed, "thinned").random(len(triples)) < share
+    return with_graph(dataset, triples[kept], types)
+
+
+def types_by_relation_name(graph: KnowledgeGraph) -> Types:
+    """The types of entities, where the first parts of a relation's name are the type of its heads, as in Freebase."""
+    prefixes = ["/".join(name.split("/")[:3]) for name in graph.relations]
+    names = Vocabulary.of(sorted(set(prefixes)), "type")
+    of_relation = np.array([names.id(prefix) for prefix in prefixes])
+    heads, relations, _ = np.asarray(graph.triples).T
+    return Types.of(names, heads, of_relation[relations], len(graph.entities))
 
 
 def training_graphs(

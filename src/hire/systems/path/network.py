@@ -80,6 +80,7 @@ class PathNetwork(nn.Module):
             nn.init.zeros_(layer.weight)
         for part in (self.of_pairs, self.of_tails):
             nn.init.zeros_(part.weight[..., :1])
+        nn.init.zeros_(self.kinds.weight[:, EDGE_FEATURES.index("by name")])  # of use only where names are the same
         nn.init.normal_(self.gate.weight, std=0.1)
         nn.init.zeros_(self.gate.get_parameter("bias"))
 

@@ -30,6 +30,7 @@ class EvidenceSettings:
     """What of the graph is walked, and how it is described."""
 
     train_facts: bool = True  # the facts of train tasks are evidence; without them, the background graph alone is
+    max_same_name: int = 5  # entities with the same name whose facts count for each other; 1 for none
     max_fan_out: int = 300  # edges of one type that are walked from a node; of more, a fixed sample
     max_degree: int = 1_000  # a node with more edges is reached, but not passed by the middle hop of three
     sample: int = 200_000  # nodes of a large graph from which co-occurrence is counted

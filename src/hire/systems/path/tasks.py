@@ -95,7 +95,7 @@ class PathTasks:
         shots = int(generator.choice(settings.shots))
         chosen = generator.permutation(len(task.pairs))[: shots + settings.queries]
         references, queries = np.asarray(task.pairs[chosen[:shots]]), np.asarray(task.pairs[chosen[shots:]])
-        evidence = ReferenceEvidence(graph, references, task.relation % graph.relation_count)
+        evidence = ReferenceEvidence(graph, references, task.relation % graph.known_relations)
         pool = np.sort(task.candidates)
         if len(pool) > settings.candidates:
             some = pool[generator.integers(0, len(pool), settings.candidates)]
