@@ -38,6 +38,7 @@ from hire.systems.path.many import (
     thinned,
     training_graphs,
     types_by_relation_name,
+    with_echoes,
     with_graph,
 )
 from hire.systems.path.model import PathModel
@@ -94,11 +95,13 @@ def graphs_of(datasets: dict[str, FewShotDataset], settings: PathSettings) -> li
             found += training_graphs({name: dataset}, SHARES, own)
             continue
         types = types_by_relation_name(dataset.graph)
+        thin, untyped = thinned(dataset, THIN, types), thinned(dataset, THIN, None)
         forms = [
-            (dataset, 0.4, own),
-            (with_graph(dataset, dataset.graph.triples, types), 0.2, own),
-            (thinned(dataset, THIN, types), 0.3, settings),
-            (thinned(dataset, THIN, None), 0.1, settings),
+            (dataset, 0.3, own),
+            (with_graph(dataset, dataset.graph.triples, types), 0.1, own),
+            (thin, 0.15, settings),
+            (with_echoes(thin), 0.3, settings),
+            (with_echoes(untyped), 0.15, settings),
         ]
         found += [TrainingGraph(form, SHARES[name] * share, used) for form, share, used in forms]
     return found

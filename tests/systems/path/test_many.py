@@ -18,6 +18,7 @@ from hire.systems.path.many import (
     thinned,
     training_graphs,
     types_by_relation_name,
+    with_echoes,
     without_types,
 )
 from hire.systems.path.model import PathModel
@@ -80,6 +81,25 @@ def test_a_thinned_graph_keeps_a_share_of_its_facts_and_every_task(umls: FewShot
     facts, kept = (set(map(tuple, graph.triples.tolist())) for graph in (umls.graph, thin.graph))
     assert kept < facts and 0.15 < len(kept) / len(facts) < 0.25
     assert [len(task.pairs) for task in thin.tasks] == [len(task.pairs) for task in umls.tasks]
+
+
+def test_echoes_repeat_part_of_other_relations(umls: FewShotDataset) -> None:
+    echoed = with_echoes(umls)
+    before, after = umls.graph, echoed.graph
+    assert len(after.relations) > len(before.relations) + 5
+    assert (np.asarray(after.triples)[: len(before.triples)] == before.triples).all()
+    facts = {(int(h), int(r), int(t)) for h, r, t in umls.graph.triples} | {
+        (int(h), task.relation, int(t)) for task in umls.split("train") for h, t in task.pairs
+    }
+    shares = []
+    for relation in range(len(before.relations), len(after.relations)):
+        name = after.relations[relation].removeprefix("echo:")
+        of = before.relations.id(name)
+        pairs = np.asarray(after.triples)[np.asarray(after.triples)[:, 1] == relation][:, [0, 2]].tolist()
+        shares.append(
+            max(np.mean([(a, of, b) in facts for a, b in (pair[::step] for pair in pairs)]) for step in (1, -1))
+        )
+    assert min(shares) > 0.5 and np.mean(shares) < 0.99
 
 
 def test_types_of_freebase_are_in_the_names_of_relations() -> None:

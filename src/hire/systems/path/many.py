@@ -25,6 +25,8 @@ from hire.systems.path.trainer import PathNetworkTrainer
 from hire.util.arrays import IntArray
 from hire.util.randomness import random_stream
 
+MIN_ECHOED = 20  # facts that a relation needs to be repeated
+
 
 class TrainingGraph(NamedTuple):
     """A dataset to train on, and its share of the steps."""
@@ -87,6 +89,36 @@ def thinned(dataset: FewShotDataset, share: float, types: Types | None, seed: in
     triples = np.asarray(dataset.graph.triples)
     kept = random_stream(seed, "thinned").random(len(triples)) < share
     return with_graph(dataset, triples[kept], types)
+
+
+def with_echoes(dataset: FewShotDataset, seed: int = 0) -> FewShotDataset:
+    """A dataset with relations that repeat part of others, some of them backwards, with noise.
+
+    In many graphs one relation often tells the other; benchmarks such as FB15k-237 were freed of such relations.
+    """
+    generator = random_stream(seed, "thinned", 1)
+    graph = dataset.graph
+    tasks = [np.insert(task.pairs, 1, task.relation, axis=1) for task in dataset.split("train")]
+    facts = np.concatenate([np.asarray(graph.triples), *tasks]).astype(np.int64)
+    facts = facts[np.argsort(facts[:, 1], kind="stable")]
+    names: list[str] = []
+    parts = [np.asarray(graph.triples)]
+    for relation, pairs in zip(
+        np.unique(facts[:, 1]), np.split(facts[:, [0, 2]], np.flatnonzero(np.diff(facts[:, 1])) + 1), strict=True
+    ):
+        if len(pairs) < MIN_ECHOED or generator.random() < 0.4:
+            continue
+        chosen = pairs[generator.random(len(pairs)) < generator.uniform(0.2, 0.8)]
+        noise = np.column_stack([generator.permutation(pairs[:, 0]), generator.permutation(pairs[:, 1])])
+        both = np.concatenate([chosen, noise[: int(len(chosen) * generator.uniform(0, 0.5))]])
+        if generator.random() < 0.4:
+            both = both[:, ::-1]
+        parts.append(np.insert(both, 1, len(graph.relations) + len(names), axis=1))
+        names.append(f"echo:{graph.relations[int(relation)]}")
+    more = KnowledgeGraph.of(
+        graph.entities, graph.relations.extended(names), np.concatenate(parts), graph.labels, graph.types
+    )
+    return replace(dataset, graph=more)
 
 
 def types_by_relation_name(graph: KnowledgeGraph) -> Types:
