@@ -1,4 +1,4 @@
-"""What each of the four levels is worth: runs of the preset `best` with one level left out.
+"""What each of the four levels is worth: runs of the preset `levels` with one level left out.
 
     python benchmarks/levels.py RUN ... [--split test] [--work build/levels]
 
@@ -44,7 +44,7 @@ def variants(run: Path, work: Path) -> dict[str, FewShotSystem]:
     """The system of a run, and what is left of it without each level."""
     whole = load(run).system
     if not isinstance(whole, Ensemble) or whole.members.keys() != {"hire", "path"}:
-        raise SystemExit(f"{run}: is not a run of the preset best")
+        raise SystemExit(f"{run}: is not a run of the preset levels")
     hire, path = whole.members["hire"], whole.members["path"]
     source = read_config(run)["dataset"]["source"]
     seed = read_run_settings(run).settings.members["hire"].settings.training.seed

@@ -28,7 +28,7 @@ from urllib.parse import quote, urlencode
 import numpy as np
 
 from hire.data.open import open_dataset
-from hire.training.run import CONFIG, MEMBERS, run_config, save_system
+from hire.training.run import CONFIG, run_config, save_system
 from hire.util.tensors import write_json
 
 CLIENTS = 16
@@ -41,30 +41,15 @@ MOST_RELATIONS = 16
 
 def untrained_run(dataset: str, run: Path) -> None:
     """A run as `hire train` would leave it, with random weights."""
-    import torch
-
-    from hire.systems.ensemble import Ensemble
-    from hire.systems.hire.model import Hire
-    from hire.systems.hire.network import HireNetwork
     from hire.systems.path.graph import EvidenceGraph
     from hire.systems.path.model import PathModel
     from hire.systems.path.network import PathNetwork
     from hire.training.settings import preset
 
     settings, opened = preset("best"), open_dataset(dataset)
-    of_members = settings.settings.members
-    hire, path = of_members["hire"].settings, of_members["path"].settings
-    tables = 0.1 * torch.randn(2, len(opened.graph.entities), hire.model.dimension)
-    members = {
-        "hire": Hire(HireNetwork(hire.model), *tables),
-        "path": PathModel(PathNetwork(path.model), EvidenceGraph.of(opened, path.evidence)),
-    }
-    for name, member in members.items():
-        folder = run / MEMBERS / name
-        folder.mkdir(parents=True)
-        save_system(folder, member, of_members[name].settings)
-    weights = {name: member.weight for name, member in of_members.items()}
-    save_system(run, Ensemble(members, weights), settings.settings)
+    of_path = settings.settings
+    system = PathModel(PathNetwork(of_path.model), EvidenceGraph.of(opened, of_path.evidence))
+    save_system(run, system, of_path)
     write_json(run / CONFIG, run_config(opened, dataset, settings))
 
 

@@ -1,6 +1,6 @@
 """How training slows down when another process keeps one of the cores busy.
 
-    python benchmarks/sharing.py [DATASET] [--preset best] [--threads 1]
+    python benchmarks/sharing.py [DATASET] [--preset levels] [--threads 1]
 
 Times the steps of every stage on the idle machine, then with a process that never rests, in one run, and prints the
 ratio of both. Nothing else may run meanwhile.
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     dataset = open_dataset(options.dataset)
-    members = preset("best").settings.members
+    members = preset("levels").settings.members
     embedding = EmbeddingTrainer(dataset.graph, members["hire"].settings.embedding)
     start = embedding.embeddings()
     stages: dict[str, Trainer[Any, Any]] = {

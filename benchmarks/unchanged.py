@@ -48,15 +48,15 @@ def measure(dataset: FewShotDataset, steps: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     embedding = EmbeddingTrainer(dataset.graph, EmbeddingSettings(steps=EMBEDDING_STEPS))
     losses = [embedding.train_step().hex() for _ in range(embedding.steps)][-STEPS:]
-    for name in PRESETS:
+    for name in (name for name in PRESETS if name != "best"):  # the path level alone, which is a part of `levels`
         chosen = preset(name).settings
-        of_hire = chosen.members["hire"].settings if name == "best" else chosen
+        of_hire = chosen.members["hire"].settings if name == "levels" else chosen
         of_hire = replace(of_hire, training=replace(of_hire.training, steps=3_000))
         found[f"{name}/embeddings"] = losses
         trainer = HireTrainer(dataset, embedding.embeddings(), of_hire)
         found[f"{name}/hire"] = [trainer.train_step().hex() for _ in range(steps)]
         system: FewShotSystem = trainer.system()
-        if name == "best":
+        if name == "levels":
             paths = PathTrainer(dataset, chosen.members["path"].settings)
             found[f"{name}/path"] = [paths.train_step().hex() for _ in range(min(steps, paths.steps))]
             system = Ensemble({"hire": system, "path": paths.system()}, {"hire": 0.3, "path": 1.0})

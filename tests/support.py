@@ -44,7 +44,7 @@ SMALL: dict[str, Any] = {  # as far as a system has such settings
 
 def small_settings(system: str, **changes: Any) -> RunSettings:
     """Settings of a system for a training of a second; changes have `__` for the dots of their paths."""
-    settings = preset("best") if system == "ensemble" else RunSettings.of(system)
+    settings = preset("levels") if system == "ensemble" else RunSettings.of(system)
     for path, value in SMALL.items():
         try:
             settings = settings.changed({path: value})

@@ -14,7 +14,7 @@ def test_it_trains_compares_and_answers(
     run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    short_embeddings = preset("best").changed({"embedding.steps": 20})
+    short_embeddings = preset("levels").changed({"embedding.steps": 20})
     monkeypatch.setattr("hire.training.settings.preset", lambda _name: short_embeddings)
     short = ("demo", "--path-steps", "1", "--steps")
     first = run(*short, "3")

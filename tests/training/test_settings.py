@@ -19,7 +19,7 @@ def test_a_preset_survives_json(name: str) -> None:
 
 @pytest.mark.parametrize("name", system_names())
 def test_every_setting_of_every_system_can_be_set(name: str) -> None:
-    settings = preset("best") if name == "ensemble" else RunSettings.of(name)
+    settings = preset("levels") if name == "ensemble" else RunSettings.of(name)
     for path, value in items(settings.settings):
         if isinstance(value, bool):
             other: object = not value
@@ -40,7 +40,7 @@ def test_every_setting_says_what_it_is(name: str) -> None:
 
 
 def test_settings_of_members_may_be_named_in_short() -> None:
-    settings = preset("best")
+    settings = preset("levels")
     one = settings.changed({"hire.training.steps": 7})
     assert one == settings.changed({"members.hire.settings.training.steps": 7}) != settings
     both = settings.changed({"training.steps": 7}).settings.members
@@ -93,9 +93,9 @@ def test_values_are_written_as_in_toml_or_plain() -> None:
 
 def test_a_file_builds_on_a_preset(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
-    file.write_text('preset = "best"\n[members.hire.training]\nsteps = 5\n[members.path]\nweight = 0.5\n')
+    file.write_text('preset = "levels"\n[members.hire.training]\nsteps = 5\n[members.path]\nweight = 0.5\n')
     settings = read_settings(file)
-    assert settings == preset("best").changed({"hire.training.steps": 5, "path.weight": 0.5})
+    assert settings == preset("levels").changed({"hire.training.steps": 5, "path.weight": 0.5})
     file.write_text('system = "path"\n[evidence]\ntrain_facts = false\n[teaching]\nmax_candidates = 5\n')
     assert read_settings(file) == RunSettings.of("path").changed(
         {"evidence.train_facts": False, "teaching.max_candidates": 5}

@@ -43,7 +43,7 @@ def demo(output: Path, steps: int, path_steps: int, seed: int, serve: bool) -> N
     from hire.training.settings import preset
 
     settings = (
-        preset("best")
+        preset("levels")
         .seeded(seed)
         .changed(
             {

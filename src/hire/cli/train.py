@@ -11,7 +11,7 @@ from hire.cli.options import device_option
 from hire.cli.output import NATURAL, POSITIVE, json_option, option, print_json, print_table
 
 EMBEDDINGS = ("transe", "transh", "transd", "distmult", "complex", "complex-n3")
-PRESETS = ("best", "fast", "paper")
+PRESETS = ("best", "levels", "fast", "paper")
 
 
 @click.command()

@@ -91,7 +91,7 @@ class Ensemble(FewShotSystem):
 
     def __init__(self, members: Mapping[str, FewShotSystem], weights: Mapping[str, float]) -> None:
         if not members:
-            raise HireError("an ensemble needs members", remedy="name some, as in the preset best")
+            raise HireError("an ensemble needs members", remedy="name some, as in the preset levels")
         self.members = dict(members)
         self.weights = dict(weights)
         self.capabilities = frozenset(capability for capability in CAPABILITIES if self._has(capability))

@@ -17,7 +17,7 @@ from hire.util.files import explain_os_errors
 from hire.util.settings import changed, from_plain, items, to_plain
 
 DEFAULT = "best"
-PRESETS = ("best", "fast", "paper")
+PRESETS = ("best", "levels", "fast", "paper")
 NOTHING = "none"  # TOML has no null
 
 
