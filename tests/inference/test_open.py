@@ -5,15 +5,19 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
+from typing import Self
 
 import pytest
 from click.testing import Result
+from pyoxigraph import NamedNode, Quad
 
 import hire
 from hire.data.dataset import FewShotDataset
 from hire.data.open import open_graph
 from hire.errors import HireError
+from tests.data.sources.test_sparql import sparql_endpoint
 
 PAIRS = [("cell_component", "cell"), ("tissue", "animal"), ("gene_or_genome", "cell")]
 
@@ -48,6 +52,33 @@ def test_a_raw_graph_answers_with_confidence_and_reasons(files: dict[str, Path],
     assert len(answers) == 5 and all(answer.confidence is not None for answer in answers)
     assert relation.explain(f"{prefix}embryonic_structure", answers[0].tail).sentence
     assert model.across_graphs and "across graphs" in repr(model)
+
+
+def test_a_sparql_endpoint_answers_and_is_read_once_a_day(
+    umls: FewShotDataset, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HIRE_CACHE", str(tmp_path))
+    with sparql_endpoint() as endpoint:
+        for triple in triples_of(umls):
+            head, predicate, tail = (NamedNode(f"http://x/{name}") for name in triple)
+            endpoint.store.add(Quad(head, predicate, tail))
+        relation = hire.open(endpoint.url).teach([(f"http://x/{head}", f"http://x/{tail}") for head, tail in PAIRS])
+        answers = relation.predict("http://x/embryonic_structure", k=5)
+        assert len(answers) == 5 and all(answer.confidence is not None for answer in answers)
+        asked = len(endpoint.asked)
+        hire.open(endpoint.url)
+        assert len(endpoint.asked) == asked
+        monkeypatch.setattr("hire.data.open.datetime", Tomorrow)
+        hire.open(endpoint.url)
+        assert len(endpoint.asked) > asked
+
+
+class Tomorrow(datetime):
+    """A clock that is a day fast."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return super().now(tz) + timedelta(days=1)
 
 
 def test_formats_of_one_graph_give_the_same_answers(files: dict[str, Path]) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from importlib.resources import as_file, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,7 +44,8 @@ def open_dataset(dataset: str | Path) -> FewShotDataset:
 def open_graph(source: str | Path) -> FewShotDataset:
     """Open a dataset, or a raw graph without tasks: a file of triples in any format, or a SPARQL endpoint.
 
-    A raw graph is read once; afterwards its binary form is mapped from the cache, unless the file has changed.
+    A raw graph is read once; afterwards its binary form is mapped from the cache, unless the file has changed. Whether
+    an endpoint has changed cannot be seen, so it is read again on another day.
     """
     path, endpoint = Path(source), str(source).startswith(("http://", "https://"))
     if not endpoint and not path.exists() and str(source) not in BUNDLED:
@@ -52,7 +54,9 @@ def open_graph(source: str | Path) -> FewShotDataset:
     if not endpoint and not path.is_file():
         return open_dataset(source)
     state: list[object] = [f"hire {__version__}"]
-    if not endpoint:
+    if endpoint:
+        state.append(datetime.now(UTC).date().isoformat())
+    else:
         path = path.resolve()
         state += [path.stat().st_size, path.stat().st_mtime_ns]
     name = str(source) if endpoint else printable(path.name)

@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -111,9 +112,16 @@ def reply(status: int, body: bytes, **headers: str) -> Fault:
 
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
-    with Endpoint() as server:
+    with sparql_endpoint() as server:
         for i in range(7):
             server.store.add(Quad(NamedNode(f"{E}{i}"), KNOWS, NamedNode(f"{E}{i + 1}")))
+        yield server
+
+
+@contextmanager
+def sparql_endpoint() -> Iterator[Endpoint]:
+    """An endpoint without facts."""
+    with Endpoint() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield server
