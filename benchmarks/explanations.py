@@ -1,11 +1,11 @@
 """Whether evidence is what it is said to be: explanations against graphs from which it was really removed.
 
-    python benchmarks/explanations.py RUN [--heads 4] [--removals 200] [--shots 1 3 5]
+    python benchmarks/explanations.py RUN|GRAPH [--heads 4] [--removals 200] [--shots 1 3 5]
 
-RUN must have a path level. For heads of the dev and test tasks the first and the third answer are explained. It prints
-the milliseconds an explanation takes, what the evidence consists of, and, for so many pieces drawn at random, how the
-stated weight agrees with what the score of the path level loses when a graph without the facts is built and the
-references are read anew.
+RUN must have a path level; a dataset is explained by the pre-trained model. For heads of the dev and test tasks the
+first and the third answer are explained. It prints the milliseconds an explanation takes, what the evidence consists of,
+and, for so many pieces drawn at random, how the stated weight agrees with what the score of the path level loses when a
+graph without the facts is built and the references are read anew.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hire.data.dataset import FewShotDataset
-from hire.inference.model import load
+from hire.inference.open import open_model
 from hire.systems.base import FewShotSystem, Support
 from hire.systems.ensemble import Ensemble
 from hire.systems.evidence import Evidence, Rule, SharedTuple
@@ -65,29 +65,36 @@ def explanations(model: PathModel, dataset: FewShotDataset, shots: int, heads: i
                 yield Explained(support, head, tail, evidence, time.thread_time() - start)
 
 
-def facts_of(piece: Rule | SharedTuple, tail: int, relations: int) -> IntArray:
-    """The facts [n, 3] on the paths of a rule, or the tail's one of a shared tuple."""
+def facts_of(graph: EvidenceGraph, piece: Rule | SharedTuple, tail: int) -> IntArray:
+    """The known facts [n, 3] on the paths of a rule, or the tail's one of a shared tuple; none if it is about names."""
     if isinstance(piece, SharedTuple):
         edges = [(tail, piece.edge_type, piece.entity)]
     else:
         edges = [edge for path in piece.paths for edge in zip(path, piece.edge_types, path[1:], strict=False)]
-    facts = {
-        (one, edge_type, two) if edge_type < relations else (two, edge_type - relations, one)
-        for one, edge_type, two in edges
-    }
-    return np.array(sorted(facts))
+    facts = set()
+    for one, edge_type, two in edges:
+        sort, relation = divmod(edge_type, graph.known_relations)
+        relation += sort // 2 * graph.known_relations
+        facts.add((two, relation, one) if sort % 2 else (one, relation, two))
+    found = np.array(sorted(facts))
+    if graph.same_names is not None:
+        found = graph.same_names.gone_with(found)
+        if (found[:, 1] == 2 * graph.known_relations).any():
+            return found[:0]
+    return found[found[:, 1] < graph.known_relations]
 
 
-def really_lost(model: PathModel, dataset: FewShotDataset, found: Explained, piece: Rule | SharedTuple) -> float:
-    """What the score loses in a graph that is built without the facts of a piece of evidence."""
+def really_lost(model: PathModel, dataset: FewShotDataset, found: Explained, gone: IntArray) -> float:
+    """What the score loses in a graph that is built without some facts."""
     graph = model.graph
     triples = np.concatenate([dataset.graph.triples, graph.task_facts]).astype(np.int64)
-    keys, gone = (
-        (facts[:, 0] * graph.relation_count + facts[:, 1]) * graph.entity_count + facts[:, 2]
-        for facts in (triples, facts_of(piece, found.tail, graph.relation_count))
+    keys, of_gone = (
+        (facts[:, 0] * graph.known_relations + facts[:, 1]) * graph.entity_count + facts[:, 2]
+        for facts in (triples, gone)
     )
-    counts = graph.entity_count, graph.relation_count
-    rest = EvidenceGraph(triples[~np.isin(keys, gone)], *counts, graph.types, graph.settings)
+    groups = None if graph.same_names is None else graph.same_names.groups
+    counts = graph.entity_count, graph.known_relations
+    rest = EvidenceGraph(triples[~np.isin(keys, of_gone)], *counts, graph.types, graph.settings, groups)
     blind = PathModel(model.network, rest)
     score = blind.score(blind.adapt(found.support), np.array([found.head]), np.array([found.tail])).item()
     return found.evidence.score - score
@@ -101,7 +108,7 @@ def main() -> None:
     parser.add_argument("--removals", type=int, default=200)
     parser.add_argument("--shots", type=int, nargs="+", default=[1, 3, 5])
     options = parser.parse_args()
-    trained = load(options.run)
+    trained = open_model(options.run)
     model, dataset = path_level(trained.system), trained.dataset
     found = [each for shots in options.shots for each in explanations(model, dataset, shots, options.heads)]
     times = np.array([each.seconds for each in found]) * 1_000
@@ -114,9 +121,11 @@ def main() -> None:
         some = [piece for _, piece in pieces if isinstance(piece, piece_type)]
         against, alone = sum(piece.weight < 0 for piece in some), sum(not piece.support for piece in some)
         print(f"{name}: {len(some)}, of which {against} speak against the answer, and {alone} no reference has")
-    drawn = np.random.default_rng(0).permutation(len(pieces))[: options.removals]
-    stated = np.array([pieces[i][1].weight for i in drawn])
-    lost = np.array([really_lost(model, dataset, *pieces[i]) for i in drawn])
+    removals = [(each, piece, facts_of(model.graph, piece, each.tail)) for each, piece in pieces]
+    removals = [removal for removal in removals if len(removal[2])]
+    drawn = np.random.default_rng(0).permutation(len(removals))[: options.removals]
+    stated = np.array([removals[i][1].weight for i in drawn])
+    lost = np.array([really_lost(model, dataset, removals[i][0], removals[i][2]) for i in drawn])
     errors, plain = np.abs(stated - lost), np.abs(stated) >= PLAIN
     print(f"{len(drawn)} removals: correlation {np.corrcoef(stated, lost)[0, 1]:.4f}", end=", ")
     print(f"median |weight| {np.median(np.abs(stated)):.3f}, error median {np.median(errors):.4f}", end=", ")

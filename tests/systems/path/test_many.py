@@ -87,19 +87,17 @@ def test_echoes_repeat_part_of_other_relations(umls: FewShotDataset) -> None:
     echoed = with_echoes(umls)
     before, after = umls.graph, echoed.graph
     assert len(after.relations) > len(before.relations) + 5
-    assert (np.asarray(after.triples)[: len(before.triples)] == before.triples).all()
-    facts = {(int(h), int(r), int(t)) for h, r, t in umls.graph.triples} | {
-        (int(h), task.relation, int(t)) for task in umls.split("train") for h, t in task.pairs
+    triples = np.asarray(after.triples)
+    assert (triples[: len(before.triples)] == before.triples).all()
+    known = {(int(h), int(t)) for h, _, t in umls.graph.triples} | {
+        (int(h), int(t)) for task in umls.split("train") for h, t in task.pairs
     }
-    shares = []
-    for relation in range(len(before.relations), len(after.relations)):
-        name = after.relations[relation].removeprefix("echo:")
-        of = before.relations.id(name)
-        pairs = np.asarray(after.triples)[np.asarray(after.triples)[:, 1] == relation][:, [0, 2]].tolist()
-        shares.append(
-            max(np.mean([(a, of, b) in facts for a, b in (pair[::step] for pair in pairs)]) for step in (1, -1))
-        )
+    known |= {(tail, head) for head, tail in known}
+    echoes = [triples[triples[:, 1] == relation] for relation in range(len(before.relations), len(after.relations))]
+    shares = [np.mean([(int(h), int(t)) in known for h, _, t in echo]) for echo in echoes]
     assert min(shares) > 0.5 and np.mean(shares) < 0.99
+    symmetric = [{(h, t) for h, _, t in echo.tolist()} == {(t, h) for h, _, t in echo.tolist()} for echo in echoes]
+    assert 0 < sum(symmetric) < len(echoes) / 2
 
 
 def test_types_of_freebase_are_in_the_names_of_relations() -> None:

@@ -11,7 +11,8 @@ from hire.data.graph import KnowledgeGraph
 from hire.data.vocabulary import StringTable, Vocabulary
 from hire.systems.path.features import ReferenceEvidence
 from hire.systems.path.graph import EvidenceGraph
-from hire.systems.path.names import facts_by_name, same_name_groups
+from hire.systems.path.names import SameNames, same_name_groups
+from hire.systems.path.reduced import ReducedGraph
 
 ENTITIES, RELATIONS = 7, 2
 TRIPLES = st.lists(
@@ -72,7 +73,7 @@ def test_facts_by_name_are_those_of_plain_loops(triples: list[tuple[int, int, in
         expected |= {(head, relation + RELATIONS, b) for a, b in same if a == tail and b != head}
     if not same:
         return
-    found = facts_by_name(np.array(triples, np.int64).reshape(-1, 3), np.array(groups), RELATIONS)
+    found = SameNames(np.array(groups), RELATIONS).twins(np.array(triples, np.int64).reshape(-1, 3))
     assert list(map(tuple, found.tolist())) == sorted(expected)
 
 
@@ -95,3 +96,27 @@ def test_a_hidden_relation_hides_its_twin() -> None:
     assert not evidence.edge_features[[0, 2, 5, 7]].any()
     assert evidence.edge_features[[1, 4]].any(axis=1).all()
     assert evidence.edge_features[:, -1].tolist() == pytest.approx([0, 0, 0, 1, 1, 0, 0, 0, 1, 1])
+
+
+@settings(max_examples=60, deadline=None)
+@given(TRIPLES.filter(len), GROUPS, st.data())
+def test_a_fact_is_removed_with_its_twins_as_from_a_graph_that_never_had_it(
+    triples: list[tuple[int, int, int]], groups: list[int], data: st.DataObject
+) -> None:
+    if max(groups) < 0:
+        return
+    facts = np.array(sorted(set(triples)), np.int64)
+    gone = data.draw(st.lists(st.sampled_from(facts.tolist()), min_size=1, max_size=3))
+    whole = EvidenceGraph(facts, ENTITIES, RELATIONS, groups=np.array(groups))
+    left = np.array([fact for fact in facts.tolist() if fact not in gone], np.int64).reshape(-1, 3)
+    rest = EvidenceGraph(left, ENTITIES, RELATIONS, groups=np.array(groups))
+
+    def edges(graph: EvidenceGraph) -> set[tuple[int, int, int]]:
+        found = graph.leaving(np.arange(ENTITIES))
+        return set(zip(found.owners.tolist(), graph.edge_types[found.ids], graph.targets[found.ids], strict=True))
+
+    assert edges(ReducedGraph(whole, np.array(gone))) == edges(rest)
+    twins = [edge for edge in edges(whole) - edges(rest) if RELATIONS <= edge[1] < 2 * RELATIONS]
+    if twins:  # without a twin, the facts that it stands for are gone
+        reduced = ReducedGraph(whole, np.array(twins[:1]))
+        assert twins[0] not in edges(reduced) and any(edge[1] < RELATIONS for edge in edges(whole) - edges(reduced))

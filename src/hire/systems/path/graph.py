@@ -1,7 +1,7 @@
 """The graph as evidence: known facts as edges in both directions, to be walked from many nodes at once.
 
 An edge type is a relation or its inverse: relation r has the edge types r and r + relations. Where entities have the
-same name, each relation has a twin for facts that hold if they are the same entity (`names.facts_by_name`). While a
+same name, each relation has a twin for facts that hold if they are the same entity (`names.SameNames`). While a
 relation is a task, it is hidden: none of its edges, nor its twin's, is walked or counted, so that a task cannot see its
 own facts.
 """
@@ -18,7 +18,7 @@ from hire.data.dataset import FewShotDataset
 from hire.data.facts import Facts
 from hire.data.graph import KnowledgeGraph
 from hire.data.types import Types
-from hire.systems.path.names import facts_by_name, same_name_groups
+from hire.systems.path.names import SameNames, same_name_groups
 from hire.systems.path.settings import EvidenceSettings
 from hire.util.arrays import FloatArray, IntArray, expand_rows, positions_in, row_offsets
 
@@ -70,8 +70,9 @@ class EvidenceGraph:
         self.settings = settings or EvidenceSettings()
         self.entity_count = entity_count
         self.known_relations = relation_count  # those of the dataset; twins and "same name" come after them
-        if groups is not None:
-            triples = np.concatenate([triples, facts_by_name(triples, groups, relation_count)])
+        self.same_names = None if groups is None else SameNames(groups, relation_count)
+        if self.same_names is not None:
+            triples = np.concatenate([triples, self.same_names.twins(triples)])
             relation_count = 2 * relation_count + 1
         self.relation_count = relation_count
         self.edge_type_count = 2 * relation_count

@@ -26,6 +26,7 @@ from hire.util.arrays import IntArray
 from hire.util.randomness import random_stream
 
 MIN_ECHOED = 20  # facts that a relation needs to be repeated
+FORMS = {"both ways": 0.25, "backwards": 0.5}  # a quarter of the echoes each
 
 
 class TrainingGraph(NamedTuple):
@@ -92,29 +93,30 @@ def thinned(dataset: FewShotDataset, share: float, types: Types | None, seed: in
 
 
 def with_echoes(dataset: FewShotDataset, seed: int = 0) -> FewShotDataset:
-    """A dataset with relations that repeat part of others, some of them backwards, with noise.
+    """A dataset with relations that repeat part of one or several others, some backwards or both ways, with noise.
 
-    In many graphs one relation often tells the other; benchmarks such as FB15k-237 were freed of such relations.
+    In many graphs one relation often tells another; benchmarks such as FB15k-237 were freed of such relations.
     """
     generator = random_stream(seed, "thinned", 1)
     graph = dataset.graph
     tasks = [np.insert(task.pairs, 1, task.relation, axis=1) for task in dataset.split("train")]
     facts = np.concatenate([np.asarray(graph.triples), *tasks]).astype(np.int64)
     facts = facts[np.argsort(facts[:, 1], kind="stable")]
-    names: list[str] = []
+    by_relation = np.split(facts[:, [0, 2]], np.flatnonzero(np.diff(facts[:, 1])) + 1)
+    sources = [pairs for pairs in by_relation if len(pairs) >= MIN_ECHOED]
     parts = [np.asarray(graph.triples)]
-    for relation, pairs in zip(
-        np.unique(facts[:, 1]), np.split(facts[:, [0, 2]], np.flatnonzero(np.diff(facts[:, 1])) + 1), strict=True
-    ):
-        if len(pairs) < MIN_ECHOED or generator.random() < 0.4:
-            continue
-        chosen = pairs[generator.random(len(pairs)) < generator.uniform(0.2, 0.8)]
+    for pairs in sources:
+        others = [pairs, *(sources[i] for i in generator.integers(0, len(sources), generator.integers(0, 3)))]
+        chosen = np.concatenate([some[generator.random(len(some)) < generator.uniform(0.1, 0.8)] for some in others])
         noise = np.column_stack([generator.permutation(pairs[:, 0]), generator.permutation(pairs[:, 1])])
-        both = np.concatenate([chosen, noise[: int(len(chosen) * generator.uniform(0, 0.5))]])
-        if generator.random() < 0.4:
-            both = both[:, ::-1]
-        parts.append(np.insert(both, 1, len(graph.relations) + len(names), axis=1))
-        names.append(f"echo:{graph.relations[int(relation)]}")
+        echo = np.concatenate([chosen, noise[: int(len(chosen) * generator.uniform(0, 0.5))]])
+        form = generator.random()
+        if form < FORMS["both ways"]:
+            echo = np.concatenate([echo, echo[:, ::-1]])
+        elif form < FORMS["backwards"]:
+            echo = echo[:, ::-1]
+        parts.append(np.insert(echo, 1, len(graph.relations) + len(parts) - 1, axis=1))
+    names = [f"echo:{number}" for number in range(len(parts) - 1)]
     more = KnowledgeGraph.of(
         graph.entities, graph.relations.extended(names), np.concatenate(parts), graph.labels, graph.types
     )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hire.data.graph import KnowledgeGraph
-from hire.util.arrays import IntArray, distinct, expand_rows, row_offsets
+from hire.util.arrays import IntArray, contains, distinct, expand_rows, row_offsets
 
 PREFIX = r"^.*[/#:]"  # of an id; what comes after it is a name
 IS_NAME = r"[^\W\d_]{3}"  # three letters in a row: numbers and short codes are no names
@@ -59,37 +59,83 @@ def _merge(groups: NDArray[np.int64], pairs: IntArray) -> None:
         groups[:] = into[groups]
 
 
-def facts_by_name(triples: IntArray, groups: NDArray[np.int64], relation_count: int) -> NDArray[np.int64]:
-    """The facts [n, 3] that are true if entities of a group are the same, with head or tail replaced by another one.
+class SameNames:
+    """Groups of entities that have the same name, and the facts that hold if those of a group are the same."""
 
-    A relation r becomes r + relation_count there; the last relation, 2 * relation_count, links entities of a group.
-    """
-    triples = np.asarray(triples, np.int64)
-    order = np.argsort(groups, kind="stable")
-    order = order[groups[order] >= 0]
-    offsets = row_offsets(groups[order], int(groups.max()) + 1)
+    def __init__(self, groups: NDArray[np.int64], relation_count: int) -> None:
+        self.groups = groups  # [entities]: -1 for most
+        self.relation_count = relation_count
+        order = np.argsort(groups, kind="stable")
+        self._members = order[groups[order] >= 0]
+        self._offsets = row_offsets(groups[self._members], int(groups.max()) + 1)
+        self._keys: NDArray[np.int64] = np.zeros(0, np.int64)  # of known facts, sorted
 
-    def others(entities: IntArray) -> tuple[IntArray, IntArray]:
+    def twins(self, triples: IntArray) -> NDArray[np.int64]:
+        """What known facts [n, 3] say of entities of the same name, and who has the same name, sorted.
+
+        Head or tail of a fact are replaced by another one of the group. A relation r becomes r + relation_count there;
+        the last relation, 2 * relation_count, links entities of a group.
+        """
+        self._keys = distinct(self._key(np.asarray(triples, np.int64)))
+        found = self._twins_of(np.asarray(triples, np.int64))
+        first = np.sort(self._members)
+        owners, second = self._others(first)
+        pairs = np.column_stack([first[owners], np.full(len(owners), 2 * self.relation_count), second])
+        return self._sorted(np.concatenate([found, pairs[pairs[:, 0] < pairs[:, 2]]]))
+
+    def gone_with(self, facts: IntArray) -> NDArray[np.int64]:
+        """All facts [n, 3] that are gone if some are, twins among both.
+
+        A twin is gone if and only if all known facts are that it stands for.
+        """
+        facts = np.asarray(facts, np.int64)
+        sort = np.minimum(facts[:, 1] // self.relation_count, 2)
+        _, behind = self._behind(facts[sort == 1])
+        known = self._sorted(np.concatenate([facts[sort == 0], behind]))
+        twins = self._sorted(self._twins_of(known))
+        owners, reasons = self._behind(twins)
+        others = ~contains(distinct(self._key(known)), self._key(reasons))
+        stays = np.bincount(owners[others], minlength=len(twins)) > 0
+        return np.concatenate([known, twins[~stays], facts[sort == 2]])
+
+    def _twins_of(self, triples: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What facts say of entities of the same name; no entity is linked to itself by that."""
+        _, found = self._replaced(triples)
+        found[:, 1] += self.relation_count
+        return found[found[:, 0] != found[:, 2]]
+
+    def _behind(self, twins: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The known facts that twins stand for: the position of the twin, and the fact."""
+        facts = twins.copy()
+        facts[:, 1] -= self.relation_count
+        owners, found = self._replaced(facts)
+        known = contains(self._keys, self._key(found))
+        return owners[known], found[known]
+
+    def _replaced(self, triples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Facts with head or tail replaced by another entity of its group: positions of the facts, and the others."""
+        rows, parts = [], []
+        for side in (0, 2):
+            owners, found = self._others(triples[:, side])
+            part = triples[owners]
+            part[:, side] = found
+            rows.append(owners)
+            parts.append(part)
+        return np.concatenate(rows), np.concatenate(parts)
+
+    def _others(self, entities: IntArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """For each entity the others of its group: positions of the former, and the latter."""
-        grouped = np.flatnonzero(groups[entities] >= 0)
-        positions, owners = expand_rows(offsets, groups[entities[grouped]])
-        found, owners = order[positions], grouped[owners]
+        grouped = np.flatnonzero(self.groups[entities] >= 0)
+        positions, owners = expand_rows(self._offsets, self.groups[entities[grouped]])
+        found, owners = self._members[positions], grouped[owners]
         apart = found != entities[owners]
         return owners[apart], found[apart]
 
-    parts = []
-    for side in (0, 2):
-        owners, found = others(triples[:, side])
-        part = triples[owners]
-        part[:, 1] += relation_count
-        part[:, side] = found
-        parts.append(part[part[:, 0] != part[:, 2]])
-    first = np.sort(order)
-    owners, second = others(first)
-    pairs = np.column_stack([first[owners], np.full(len(owners), 2 * relation_count), second])
-    parts.append(pairs[pairs[:, 0] < pairs[:, 2]])
-    found = np.concatenate(parts)
-    count = len(groups)
-    keys = distinct((found[:, 0] * (2 * relation_count + 1) + found[:, 1]) * count + found[:, 2])
-    rest, tails = np.divmod(keys, count)
-    return np.column_stack([*np.divmod(rest, 2 * relation_count + 1), tails])
+    def _key(self, triples: NDArray[np.int64]) -> NDArray[np.int64]:
+        heads, relations, tails = triples.T
+        return np.asarray((heads * (2 * self.relation_count + 1) + relations) * len(self.groups) + tails)
+
+    def _sorted(self, triples: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Each triple once, in order."""
+        rest, tails = np.divmod(distinct(self._key(triples)), len(self.groups))
+        return np.column_stack([*np.divmod(rest, 2 * self.relation_count + 1), tails])

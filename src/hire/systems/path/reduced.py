@@ -12,7 +12,7 @@ NOTABLE_SHARE = 0.05  # of a relation's facts
 
 
 class ReducedGraph(EvidenceGraph):
-    """A view of a graph without some facts [n, 3] (head, relation, tail), in both directions.
+    """A view of a graph without some facts [n, 3] (head, relation, tail), in both directions, and without their twins.
 
     Its cost depends on the number of facts to leave out, not on the size of the graph. Walks, profiles, degrees and
     fan-outs are those of the graph without the facts, and so are the sizes of relations where it makes a difference.
@@ -21,6 +21,8 @@ class ReducedGraph(EvidenceGraph):
 
     def __init__(self, graph: EvidenceGraph, facts: IntArray) -> None:
         self.__dict__.update(graph.__dict__)
+        if graph.same_names is not None:
+            facts = graph.same_names.gone_with(facts)
         heads, relations, tails = np.unique(np.asarray(facts, np.int64), axis=0).T
         sources, targets = np.concatenate([heads, tails]), np.concatenate([tails, heads])
         edge_types = np.concatenate([relations, relations + graph.relation_count])
