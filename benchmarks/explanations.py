@@ -3,7 +3,7 @@
     python benchmarks/explanations.py RUN|GRAPH [--heads 4] [--removals 200] [--shots 1 3 5]
 
 RUN must have a path level; a dataset is explained by the pre-trained model. For heads of the dev and test tasks the
-first and the third answer are explained. It prints the milliseconds an explanation takes, what the evidence consists of,
+first and the third answer are explained. It prints the milliseconds an explanation takes, what the evidence is made of,
 and, for so many pieces drawn at random, how the stated weight agrees with what the score of the path level loses when a
 graph without the facts is built and the references are read anew.
 """

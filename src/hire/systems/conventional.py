@@ -276,7 +276,10 @@ class ComplEx(Conventional):
 class ComplExN3Settings(ConventionalSettings):
     """Settings of ComplEx-N3."""
 
-    training: ConventionalTrainingSettings = field(default_factory=lambda: ConventionalTrainingSettings("complex-n3"))
+    training: ConventionalTrainingSettings = field(
+        default_factory=lambda: ConventionalTrainingSettings("complex-n3", regularization=0.05)
+    )
+    fitting: FittingSettings = field(default_factory=lambda: FittingSettings(prior=0.3))
 
 
 class ComplExN3(Conventional):

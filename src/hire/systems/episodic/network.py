@@ -42,8 +42,9 @@ class Neighbors:
 
         Takes far less memory than the vectors of all neighbors would.
         """
-        weights = weights * self.mask
-        return pooled(self.relations, self.relation_table, weights), pooled(self.entities, self.entity_table, weights)
+        parts = ((self.relations, self.relation_table), (self.entities, self.entity_table))
+        of_relations, of_entities = (pooled(rows, table, weights, self.mask) for rows, table in parts)
+        return of_relations, of_entities
 
     def linear(self, weight: Tensor, dropout: float = 0.0) -> Tensor:
         """W [r; e] of each neighbor, [..., neighbors, outputs], for a weight [outputs, 2 * dim].
@@ -182,6 +183,20 @@ class EpisodicNetwork(nn.Module, ABC):
         return softmax_losses(positive, negative, self.log_temperature.exp(), pairs.false, stands_for)
 
 
+def dropped_out(rate: float, *groups: Pairs) -> list[Pairs]:
+    """The same pairs after dropout on the vectors of neighbors and relations, once for each of them in a step."""
+    near = groups[0].heads.neighbors
+    relations, entities = (F.dropout(table, rate) for table in (near.relation_table, near.entity_table))
+
+    def seen(of: Entities) -> Entities:
+        return replace(of, around=replace(of.neighbors, relation_table=relations, entity_table=entities))
+
+    return [
+        pairs._replace(heads=seen(pairs.heads), tails=seen(pairs.tails), negatives=seen(pairs.negatives))
+        for pairs in groups
+    ]
+
+
 def part_of(value: Any, index: Any) -> Any:
     """Some of the leading dimensions of whatever a network makes: tensors and entities, in tuples."""
     if isinstance(value, tuple):
@@ -197,9 +212,13 @@ def pair_distances(heads: Tensor, tails: Tensor) -> Tensor:
     return distance((heads - tails).square().sum(dim=-1))
 
 
-def pooled(rows: Tensor, table: Tensor, weights: Tensor) -> Tensor:
-    """The sums of some rows [..., n] of a table [m, dim] with weights [..., n]: [..., dim]."""
-    flat = F.embedding_bag(rows.flatten(0, -2), table, mode="sum", per_sample_weights=weights.flatten(0, -2))
+def pooled(rows: Tensor, table: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
+    """The sums of some rows [..., n] of a table [m, dim] with weights [..., n]: [..., dim]; only where the mask is true.
+
+    Most entities have far fewer neighbors than the one with the most, so that to leave out padding pays.
+    """
+    counts = mask.sum(dim=-1).flatten()
+    flat = F.embedding_bag(rows[mask], table, counts.cumsum(0) - counts, mode="sum", per_sample_weights=weights[mask])
     return flat.view(*rows.shape[:-1], -1)
 
 

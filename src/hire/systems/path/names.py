@@ -102,7 +102,7 @@ class SameNames:
         """What facts say of entities of the same name; no entity is linked to itself by that."""
         _, found = self._replaced(triples)
         found[:, 1] += self.relation_count
-        return found[found[:, 0] != found[:, 2]]
+        return np.asarray(found[found[:, 0] != found[:, 2]])
 
     def _behind(self, twins: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The known facts that twins stand for: the position of the twin, and the fact."""
