@@ -12,6 +12,7 @@ from hire.cli.output import NATURAL, POSITIVE, json_option, option, print_json, 
 
 EMBEDDINGS = ("transe", "transh", "transd", "distmult", "complex", "complex-n3")
 PRESETS = ("best", "levels", "fast", "paper")
+RECIPES = ("published", "common")
 
 
 @click.command()
@@ -74,6 +75,7 @@ def pretrain(
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder of the run.")
 @click.option("--preset", "preset_name", help=f"Ready settings: {', '.join(PRESETS)} [default: best].")
 @click.option("--system", help="A system with its default settings, in place of a preset; hire systems lists them.")
+@click.option("--recipe", type=click.Choice(RECIPES), help="Settings of --system: as published, or common to all.")
 @click.option("--config", type=click.Path(path_type=Path), help="A TOML file of settings, in the form of a preset.")
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="One setting; may be repeated.")
 @option("--steps", type=POSITIVE, help="Number of training steps: --set training.steps=N.")
@@ -92,6 +94,7 @@ def train(
     output: Path,
     preset_name: str | None,
     system: str | None,
+    recipe: str | None,
     config: Path | None,
     assignments: tuple[str, ...],
     steps: int | None,
@@ -102,22 +105,25 @@ def train(
 ) -> None:
     """Train a system on DATASET and choose the best step on dev.
 
-    Every setting can be set: from a preset or a system's defaults (hire systems), a TOML file, and --set, in this
-    order. Ctrl-C ends after the current step without loss: the same command with --resume continues, and the result is
-    the same, bit for bit, as without an interruption.
+    Every setting can be set: from a preset, a system's defaults (hire systems) or one of its recipes, a TOML file, and
+    --set, in this order. Ctrl-C ends after the current step without loss: the same command with --resume continues, and
+    the result is the same, bit for bit, as without an interruption.
 
     \b
     Examples:
       hire train umls-one -o runs/umls --steps 100
       hire train umls-one -o runs/hire --system hire --set training.steps=200 --set model.decoder=mtransh
       hire train data/nell-one -o runs/paper --preset paper --shots 3 --seed 1
+      hire train data/nell-one -o runs/metar --system metar --recipe published --shots 3
     """
     from hire.inference.fit import fit
 
     if sum(given is not None for given in (preset_name, system, config)) > 1:
         raise click.UsageError("give one of --preset, --system and --config")
+    if recipe is not None and system is None:
+        raise click.UsageError("--recipe needs --system")
     changes = [("training.steps", steps), ("training.shots", shots or None)]
-    settings = _settings(preset_name, system, config, assignments, changes, seed)
+    settings = _settings(preset_name, system, recipe, config, assignments, changes, seed)
     found = fit(dataset, output, settings, **options)
     if as_json:
         print_json({"run": str(output), "system": settings.system, **found})
@@ -130,6 +136,7 @@ def train(
 def _settings(
     preset_name: str | None,
     system: str | None,
+    recipe: Any,
     config: Path | None,
     assignments: tuple[str, ...],
     changes: list[tuple[str, Any]],
@@ -141,7 +148,7 @@ def _settings(
     if config is not None:
         settings = read_settings(config)
     elif system is not None:
-        settings = RunSettings.of(system)
+        settings = RunSettings.of(system) if recipe is None else RunSettings.of_recipe(system, recipe)
     else:
         settings = preset(preset_name or DEFAULT)
     settings = settings if seed is None else settings.seeded(seed)

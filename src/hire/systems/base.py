@@ -67,7 +67,7 @@ class FewShotSystem(ABC):
     paper: ClassVar[str] = ""  # authors, title, venue
     settings_type: ClassVar[type[Any]]  # a frozen dataclass; its fields may be frozen dataclasses, as sections
     capabilities: frozenset[Capability] = frozenset()
-    recipes: ClassVar[Mapping[Recipe, Mapping[str, Any]]] = {}  # changes of the default settings, by dotted paths
+    recipes: ClassVar[Mapping[Recipe, Mapping[str, Any] | str]] = {}  # changes of the defaults by path, or a preset
     scale: float = 1.0  # what its scores are multiplied with to be the logits of a softmax over candidates
 
     @abstractmethod

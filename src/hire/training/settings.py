@@ -51,7 +51,8 @@ class RunSettings:
         if recipes and recipe not in recipes:
             remedy = f"its recipes are {', '.join(recipes)}"
             raise HireError(f"the system {system!r} has no recipe {recipe!r}", remedy=remedy)
-        return cls.of(system).changed(recipes.get(recipe, {}))
+        found = recipes.get(recipe, {})
+        return preset(found) if isinstance(found, str) else cls.of(system).changed(found)
 
     def changed(self, changes: Mapping[str, Any]) -> RunSettings:
         """The same with some settings changed, by their dotted paths."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from hire.data.dataset import FewShotDataset
 from hire.data.graph import KnowledgeGraph
 from hire.embeddings.distances import distance, squared_distances
 from hire.errors import HireError
-from hire.systems.base import Capability, FewShotSystem, LastTails, Resources, Support, as_tensor
+from hire.systems.base import Capability, FewShotSystem, LastTails, Recipe, Resources, Support, as_tensor
 from hire.systems.episodic.drawing import adaptation_negatives
 from hire.systems.hire.entity import MetaRelation, Vectors, projected_tails, translated
 from hire.systems.hire.network import HireNetwork
@@ -38,6 +39,7 @@ class Hire(FewShotSystem):
     paper = "Wu et al., Hierarchical Relational Learning for Few-Shot Knowledge Graph Completion, ICLR 2023"
     settings_type: ClassVar[type[HireSettings]] = HireSettings
     capabilities: frozenset[Capability] = frozenset({"vectors", "new-entities"})
+    recipes: ClassVar[Mapping[Recipe, Mapping[str, Any] | str]] = {"published": "paper", "common": "fast"}
 
     def __init__(self, network: HireNetwork, entities: Tensor, projections: Tensor, seed: int = 0) -> None:
         self.network = network
