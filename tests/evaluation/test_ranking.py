@@ -13,7 +13,7 @@ from torch import Tensor
 from hire.data.dataset import FewShotDataset
 from hire.data.published.read import read_published
 from hire.errors import HireError
-from hire.evaluation.ranking import evaluate, evaluate_draws, metrics, rank, rank_task
+from hire.evaluation.ranking import Ranks, evaluate, evaluate_draws, metrics, rank, rank_split, rank_task
 from hire.systems.base import FewShotSystem, Support
 from hire.systems.popularity import Popularity
 from hire.util.arrays import IntArray
@@ -161,3 +161,16 @@ def test_the_candidates_of_fb15k237_one_are_easier_than_all_entities(fb15k237_on
     assert listed["queries"] == everything["queries"] == 2_284 - 8 * 5
     assert (listed["candidates"], everything["candidates"]) == ("task", "all")
     assert everything["realistic"]["mrr"] < listed["realistic"]["mrr"] / 2
+
+
+def test_the_ranks_of_a_split_say_which_pairs_are_queries(umls: FewShotDataset) -> None:
+    model = Scripted()
+    for draw in (None, 0, 1):
+        found = rank_split(model, umls, "test", 3, draw=draw)
+        assert list(found) == [task.name for task in umls.split("test")]
+        for task in umls.split("test"):
+            queries, ranks = found[task.name]
+            assert len(set(queries.tolist())) == len(ranks.optimistic) == len(task.pairs) - 3
+            assert draw is not None or queries.tolist() == list(range(3, len(task.pairs)))
+    drawn = evaluate_draws(model, umls, "test", 3, 2)["draws"][1]
+    assert drawn == metrics(Ranks.joined(ranks for _, ranks in found.values()).realistic)

@@ -95,12 +95,35 @@ def _tasks(dataset: FewShotDataset, split: str, shots: int) -> list[Task]:
     return tasks
 
 
+def rank_split(
+    system: FewShotSystem,
+    dataset: FewShotDataset,
+    split: str,
+    shots: int,
+    *,
+    draw: int | None = None,
+    among_all: bool = False,
+    seed: int = 0,
+) -> dict[str, tuple[IntArray, Ranks]]:
+    """For each task of a split, which of its pairs are queries, and their ranks.
+
+    The references are the first pairs, or the ones of a draw, which depends on the seed and its number alone.
+    """
+    generator = None if draw is None else random_stream(seed, "references", draw)
+    found = {}
+    for task in _tasks(dataset, split, shots):
+        order = np.arange(len(task.pairs)) if generator is None else generator.permutation(len(task.pairs))
+        ordered = task if generator is None else replace(task, pairs=task.pairs[order])
+        found[task.name] = order[shots:], rank_task(system, dataset, ordered, shots, among_all=among_all)
+    return found
+
+
 def evaluate(
     system: FewShotSystem, dataset: FewShotDataset, split: str, shots: int, *, among_all: bool = False, seed: int = 0
 ) -> dict[str, Any]:
     """All metrics of a split as plain data: for each treatment of ties with confidence intervals, and per relation."""
-    tasks = _tasks(dataset, split, shots)
-    ranks = {task.name: rank_task(system, dataset, task, shots, among_all=among_all) for task in tasks}
+    of_tasks = rank_split(system, dataset, split, shots, among_all=among_all)
+    ranks = {name: of_task for name, (_, of_task) in of_tasks.items()}
     everything = Ranks.joined(ranks.values())
     return {
         "split": split,
@@ -131,10 +154,8 @@ def evaluate_draws(
     of_draws = []
     with track("Drawing references", draws) as advance:
         for draw in range(draws):
-            generator = random_stream(seed, "references", draw)
-            tasks = [replace(task, pairs=generator.permutation(task.pairs)) for task in _tasks(dataset, split, shots)]
-            ranks = Ranks.joined(rank_task(system, dataset, task, shots, among_all=among_all) for task in tasks)
-            of_draws.append(metrics(ranks.realistic))
+            of_tasks = rank_split(system, dataset, split, shots, draw=draw, among_all=among_all, seed=seed)
+            of_draws.append(metrics(Ranks.joined(ranks for _, ranks in of_tasks.values()).realistic))
             advance(1)
     values = np.array([list(found.values()) for found in of_draws])  # [draws, metrics]
     spread = values.std(axis=0, ddof=1) if draws > 1 else np.zeros(values.shape[1])
