@@ -46,8 +46,8 @@ from hire.systems.path.pretrained import ABOUT, WEIGHTS
 from hire.systems.path.settings import PathSettings
 from hire.training.loop import STATE, Stage, train
 from hire.training.run import commit
-from hire.util.settings import to_plain
-from hire.util.tensors import save_tensors, write_json
+from hire.util.settings import from_plain, to_plain
+from hire.util.tensors import load_tensors, save_tensors, write_json
 
 SHARES = {"nell-one": 0.4, "fb15k237-one": 0.3, "umls-one": 0.15, "kinships": 0.1, "nations": 0.05}
 DENSE: dict[str, dict[str, Any]] = {  # graphs with so many walks that a step has fewer queries
@@ -113,32 +113,44 @@ def metrics_of(system: PathModel, dataset: FewShotDataset, split: str) -> dict[s
     return {key: {name: round(found[name], 4) for name in ("mrr", "hits@10")} for key, found in ranks.items()}
 
 
+def outcomes_of(
+    network: PathModel, datasets: dict[str, FewShotDataset], settings: PathSettings, shots: int
+) -> Outcomes:
+    """The answers to heads of the dev tasks of some graphs, and whether they are right."""
+    parts = []
+    for number, dataset in enumerate(datasets.values()):
+        if min(len(task.pairs) for task in dataset.split("dev")) <= shots:
+            continue
+        system = PathModel.restore(dataset, settings, network.tensors())
+        outcomes, _ = ask(TrainedModel(system, dataset), "dev", shots, 1, limit=HEADS)
+        shift = 1_000_000 * number  # a relation of one graph is not one of another
+        head_relations, query_relations = outcomes.head_relations + shift, outcomes.query_relations + shift
+        parts.append(replace(outcomes, head_relations=head_relations, query_relations=query_relations))
+    return Outcomes.joined(parts)
+
+
 def calibrations(
-    network: PathModel, datasets: dict[str, FewShotDataset], settings: PathSettings
+    network: PathModel,
+    datasets: dict[str, FewShotDataset],
+    left_out: dict[str, FewShotDataset],
+    settings: PathSettings,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What scores mean for each number of references, fitted to the dev tasks of all graphs, and how well it fits."""
-    found, reports = {}, {}
+    """What scores mean for each number of references, and how far it is off.
+
+    Fitted to the dev tasks of all graphs; its error is told for the same answers, and for those of a graph left out.
+    """
+    found, errors = {}, {}
     for shots in SHOTS:
-        parts = []
-        for number, dataset in enumerate(datasets.values()):
-            if min(len(task.pairs) for task in dataset.split("dev")) <= shots:
-                continue
-            system = PathModel.restore(dataset, settings, network.tensors())
-            outcomes, _ = ask(TrainedModel(system, dataset), "dev", shots, 1, limit=HEADS)
-            shift = 1_000_000 * number  # a relation of one graph is not one of another
-            parts.append(
-                replace(
-                    outcomes,
-                    head_relations=outcomes.head_relations + shift,
-                    query_relations=outcomes.query_relations + shift,
-                )
-            )
-        everything = Outcomes.joined(parts)
-        calibration = fit(everything)
+        outcomes = {"seen": outcomes_of(network, datasets, settings, shots)}
+        if left_out:
+            outcomes["unseen"] = outcomes_of(network, left_out, settings, shots)
+        calibration = fit(outcomes["seen"])
         found[str(shots)] = calibration.to_dict()
-        told = report(calibration, everything)
-        reports[str(shots)] = {name: told[name]["ece"] for name in ("answers", "novel_answers")}
-    return found, reports
+        reports = {name: report(calibration, of_graphs) for name, of_graphs in outcomes.items()}
+        errors[str(shots)] = {
+            name: {kind: told[kind]["ece"] for kind in ("answers", "novel_answers")} for name, told in reports.items()
+        }
+    return found, errors
 
 
 def main() -> None:
@@ -147,9 +159,10 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--pykeen", type=Path)
     parser.add_argument("--without", choices=["nell-one", "fb15k237-one", "umls-one"])
-    parser.add_argument("--steps", type=int, default=900)
+    parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--split", default="dev", help="of the graph that is left out, or of all")
+    parser.add_argument("--measure", action="store_true", help="only measure a network that was made before")
     parser.add_argument("-o", "--output", type=Path, required=True)
     options = parser.parse_args()
     progress.show()
@@ -157,23 +170,34 @@ def main() -> None:
     large = {name: open_dataset(options.data / name) for name in ("nell-one", "fb15k237-one")}
     datasets = {**large, "umls-one": open_dataset("umls-one"), **small_graphs(pykeen(options.pykeen))}
     left_out = {options.without: datasets.pop(options.without)} if options.without else {}
-    settings = PathSettings()
-    settings = replace(
-        settings, training=replace(settings.training, start="random", steps=options.steps, seed=options.seed)
-    )
+    measured_graphs = left_out or {name: datasets[name] for name in ("nell-one", "fb15k237-one", "umls-one")}
+    if not options.measure:
+        settings = PathSettings()
+        training = replace(settings.training, start="random", steps=options.steps, seed=options.seed)
+        make(replace(settings, training=training), datasets, left_out, options.output)
+    content = json.loads((options.output / ABOUT).read_text("utf-8"))
+    settings, tensors = from_plain(PathSettings, content["settings"]), load_tensors(options.output / WEIGHTS)
+    measured = {
+        name: metrics_of(PathModel.restore(dataset, settings, tensors), dataset, options.split)
+        for name, dataset in measured_graphs.items()
+    }
+    content[f"{options.split}, {'unseen' if left_out else 'seen'}"] = measured
+    write_json(options.output / ABOUT, content)
+    print(json.dumps(measured, indent=1))
+
+
+def make(
+    settings: PathSettings, datasets: dict[str, FewShotDataset], left_out: dict[str, FewShotDataset], output: Path
+) -> None:
+    """Train and calibrate a network, and write it with what is to be known about it."""
     trainer = ManyGraphsTrainer(graphs_of(datasets, settings), settings)
-    options.output.mkdir(parents=True, exist_ok=True)
-    begun_at = commit()
-    start = time.monotonic()
-    finished, _ = train(trainer, Stage("Pre-training", options.output / STATE))
+    output.mkdir(parents=True, exist_ok=True)
+    begun_at, start = commit(), time.monotonic()
+    finished, _ = train(trainer, Stage("Pre-training", output / STATE))
     seconds = time.monotonic() - start
     network = trainer.system()
-    save_tensors(options.output / WEIGHTS, network.tensors())
-    fitted, errors = calibrations(network, datasets, settings)
-    measured = {
-        name: metrics_of(PathModel.restore(dataset, settings, network.tensors()), dataset, options.split)
-        for name, dataset in (left_out or {n: datasets[n] for n in ("nell-one", "fb15k237-one", "umls-one")}).items()
-    }
+    save_tensors(output / WEIGHTS, network.tensors())
+    fitted, errors = calibrations(network, datasets, left_out, settings)
     content = {
         "settings": to_plain(settings),
         "graphs": {name: SHARES[name] for name in datasets},
@@ -182,11 +206,9 @@ def main() -> None:
         "finished": finished,
         "calibration": fitted,
         "calibration_error": errors,
-        f"{options.split}, {'unseen' if left_out else 'seen'}": measured,
     }
-    write_json(options.output / ABOUT, content)
-    (options.output / STATE).unlink(missing_ok=True)
-    print(json.dumps(measured, indent=1))
+    write_json(output / ABOUT, content)
+    (output / STATE).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
