@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--pykeen", type=Path)
     parser.add_argument("--without", choices=["nell-one", "fb15k237-one", "umls-one"])
-    parser.add_argument("--steps", type=int, default=1200)
+    parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--split", default="dev", help="of the graph that is left out, or of all")
     parser.add_argument("--measure", action="store_true", help="only measure a network that was made before")

@@ -25,6 +25,7 @@ from hire.systems.path.trainer import PathNetworkTrainer
 from hire.util.arrays import IntArray
 from hire.util.randomness import random_stream
 
+UNECHOED = 0.4  # share of relations that are not repeated
 MIN_ECHOED = 20  # facts that a relation needs to be repeated
 FORMS = {"both ways": 0.25, "backwards": 0.5}  # a quarter of the echoes each
 
@@ -93,7 +94,7 @@ def thinned(dataset: FewShotDataset, share: float, types: Types | None, seed: in
 
 
 def with_echoes(dataset: FewShotDataset, seed: int = 0) -> FewShotDataset:
-    """A dataset with relations that repeat part of one or several others, some backwards or both ways, with noise.
+    """A dataset with relations that repeat part of others, some backwards or both ways, with noise.
 
     In many graphs one relation often tells another; benchmarks such as FB15k-237 were freed of such relations.
     """
@@ -106,8 +107,9 @@ def with_echoes(dataset: FewShotDataset, seed: int = 0) -> FewShotDataset:
     sources = [pairs for pairs in by_relation if len(pairs) >= MIN_ECHOED]
     parts = [np.asarray(graph.triples)]
     for pairs in sources:
-        others = [pairs, *(sources[i] for i in generator.integers(0, len(sources), generator.integers(0, 3)))]
-        chosen = np.concatenate([some[generator.random(len(some)) < generator.uniform(0.1, 0.8)] for some in others])
+        if generator.random() < UNECHOED:
+            continue
+        chosen = pairs[generator.random(len(pairs)) < generator.uniform(0.2, 0.8)]
         noise = np.column_stack([generator.permutation(pairs[:, 0]), generator.permutation(pairs[:, 1])])
         echo = np.concatenate([chosen, noise[: int(len(chosen) * generator.uniform(0, 0.5))]])
         form = generator.random()
