@@ -37,11 +37,12 @@ def test_a_linear_map_of_neighbors_equals_that_of_the_concatenation(rows: int) -
 
 
 def test_pooling_has_a_gradient_for_table_and_weights() -> None:
-    rows = torch.tensor([[[0, 1], [2, 2]]])
+    rows = torch.tensor([[[0, 1], [2, 2], [0, 1]]])
+    mask = torch.tensor([[[True, True], [True, False], [False, False]]])
     table = torch.randn(3, DIMENSION, requires_grad=True)
-    weights = torch.rand(1, 2, 2, requires_grad=True)
-    gradients = torch.autograd.grad(pooled(rows, table, weights).square().sum(), (table, weights))
-    plain = (weights.unsqueeze(-1) * table[rows]).sum(dim=-2)
+    weights = torch.rand(1, 3, 2, requires_grad=True)
+    gradients = torch.autograd.grad(pooled(rows, table, weights, mask).square().sum(), (table, weights))
+    plain = ((weights * mask).unsqueeze(-1) * table[rows]).sum(dim=-2)
     for found, expected in zip(gradients, torch.autograd.grad(plain.square().sum(), (table, weights)), strict=True):
         assert torch.allclose(found, expected, atol=1e-5)
 
