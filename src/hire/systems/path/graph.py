@@ -158,7 +158,7 @@ class EvidenceGraph:
     def visible_degrees(self, nodes: IntArray, hidden: int | None = None) -> NDArray[np.int64]:
         """The number of edges that leave each node, except those of a hidden relation."""
         degrees = self.degrees_of(nodes)
-        for edge_type in np.flatnonzero(self.hides(hidden)).tolist():
+        for edge_type in np.flatnonzero(self.hides(hidden) & (self.edge_counts > 0)).tolist():
             degrees = degrees - self.counts(nodes, edge_type)
         return degrees
 

@@ -144,7 +144,7 @@ class PathNetwork(nn.Module):
         )
         if not walks.one_by_one:
             described = described.index_select(1, walks.tails)
-        inputs = linear(walks.pairs, of_features, described)
+        inputs = torch.matmul(walks.pairs, of_features).add_(described)  # half the time of one call for both
         # The last update and the first layer of the read-out are both linear: applied at once.
         of_walks = torch.cat([self.updates[-1].get_parameter("weight") @ of_last, of_state], dim=1)
         inputs.index_add_(1, walks.reached, linear(arrived, of_walks))
@@ -152,8 +152,8 @@ class PathNetwork(nn.Module):
         direct = inputs[..., 0].clone()
         hidden = F.dropout(gelu(inputs)[..., 1:], self.settings.dropout, self.training)
         hidden = F.dropout(gelu(self.hidden(hidden)), self.settings.dropout, self.training)
-        scores: Tensor = direct + self.last(hidden)[..., 0]
-        return scores
+        last = [torch.mv(rows, weight) for rows, weight in zip(hidden, self.last.weight[..., 0], strict=True)]
+        return direct + torch.stack(last) + self.last.get_parameter("bias")[..., 0]
 
     def _pass(
         self,
