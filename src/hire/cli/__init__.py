@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from hire import __version__, progress
+from hire.cli.compare import compare
 from hire.cli.data import data
 from hire.cli.demo import demo
 from hire.cli.predict import calibrate, explain, predict
@@ -45,6 +46,7 @@ hire.add_command(pretrain)
 hire.add_command(train)
 hire.add_command(systems)
 hire.add_command(evaluate)
+hire.add_command(compare)
 hire.add_command(serve)
 hire.add_command(calibrate)
 hire.add_command(predict)

@@ -1,0 +1,185 @@
+"""hire compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hire.cli.options import device_option
+from hire.cli.output import POSITIVE, json_option, option, print_json, print_table
+
+if TYPE_CHECKING:
+    from hire.comparison.run import Bench
+    from hire.comparison.table import Comparison
+
+RECIPES = ("published", "common")
+MINUTES = click.FloatRange(0, min_open=True)
+
+
+def names(_context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    """Names with commas between them, each once."""
+    found = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+    if not found:
+        raise click.BadParameter("give at least one, with commas between several", param=parameter)
+    return found
+
+
+def recipe_names(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    """Recipes with commas between them."""
+    return tuple(click.Choice(RECIPES).convert(name, parameter, context) for name in names(context, parameter, value))
+
+
+def numbers(context: click.Context, parameter: click.Parameter, value: str) -> tuple[int, ...]:
+    """Whole numbers from 1 on with commas between them."""
+    found = names(context, parameter, value)
+    if not all(number.isdecimal() and int(number) for number in found):
+        raise click.BadParameter(f"{value!r} are not numbers from 1 on, such as 1,3,5", param=parameter)
+    return tuple(map(int, found))
+
+
+budget_option = click.option(
+    "--budget",
+    type=MINUTES,
+    metavar="MINUTES",
+    help="Most minutes of training for each run; the tables say what it cut.",
+)
+seeds_option = option("--seeds", type=POSITIVE, default=3, help="How many seeds to train, from 0 on.")
+
+
+@click.command()
+@click.argument("dataset")
+@option("--systems", callback=names, default="all", metavar="all|NAME,...", help="Systems, presets or TOML files.")
+@option(
+    "--recipe",
+    "recipes",
+    callback=recipe_names,
+    default="common",
+    metavar="published|common",
+    help="How to train them.",
+)
+@option("--shots", callback=numbers, default="1,3,5", metavar="K,...", help="Numbers of references.")
+@seeds_option
+@option("--draws", type=POSITIVE, help="Draw the references at random, so many times, instead of taking the first.")
+@budget_option
+@option("--split", type=click.Choice(["dev", "test"]), default="test", help="Whose tasks to rank.")
+@option(
+    "--candidates", type=click.Choice(["task", "all"]), default="task", help="Rank among the task's, or all entities."
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The folder  [default: runs/compare-DATASET].")
+@click.option("--plan", is_flag=True, help="Only show what remains to be done, and about how long it takes.")
+@device_option
+@json_option
+def compare(
+    dataset: str,
+    systems: tuple[str, ...],
+    recipes: tuple[Any, ...],
+    shots: tuple[int, ...],
+    seeds: int,
+    draws: int | None,
+    budget: float | None,
+    split: str,
+    candidates: str,
+    output: Path | None,
+    plan: bool,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Train and evaluate several systems on DATASET, and tell which differences are more than chance.
+
+    Runs that are in the folder already are reused, and an interrupted one is continued: after Ctrl-C, give the same
+    command again. Tables are written as Markdown, CSV, JSON and LaTeX, beside a chart. A system without the recipe has
+    its default settings; an ensemble is named by its preset, levels. Of two recipes, written published,common, each has
+    rows of its own. Several processes may work in one folder at once.
+
+    \b
+    Examples:
+      hire compare umls-one --systems any-link,mean-translation,path --shots 1,3 --seeds 1
+      hire compare data/nell-one --recipe published,common --shots 1,5 --budget 30 -o runs/nell-one
+    """
+    from hire.comparison.plan import jobs_of, rows_of
+    from hire.comparison.run import Bench, Protocol
+    from hire.comparison.table import compare as compare_rows
+    from hire.comparison.write import to_plain, write_comparison
+    from hire.data.open import open_dataset
+    from hire.training.run import fingerprint
+
+    rows = rows_of(systems, recipes)
+    opened = open_dataset(dataset)
+    folder = output or Path("runs") / f"compare-{opened.name}"
+    jobs = jobs_of(rows, shots, seeds, fingerprint(opened))
+    bench = Bench(folder, dataset, opened, Protocol(split, draws, candidates == "all"), budget, device)
+    if plan:
+        _print_plan(bench, jobs, as_json)
+        return
+    with continued():
+        outcomes = bench.carry_out(jobs, lambda message: click.echo(message, err=True))
+        comparison = compare_rows(rows, outcomes, shots, bench.about() | {"seeds": seeds})
+        files = write_comparison(folder, comparison)
+    if as_json:
+        print_json(to_plain(comparison))
+    else:
+        print_comparison(comparison)
+        click.echo(f"{folder}: {', '.join(path.name for path in files)}")
+    fail_if_incomplete([outcome for outcome in outcomes if not outcome.evaluations], len(outcomes))
+
+
+@contextmanager
+def continued() -> Iterator[None]:
+    """An interruption says how to continue."""
+    from hire.errors import HireError
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise HireError("interrupted", remedy="the same command continues; nothing is lost") from None
+
+
+def fail_if_incomplete(missing: list[Any], count: int) -> None:
+    """Tell which runs have no metrics."""
+    from hire.errors import HireError
+
+    if missing:
+        names = "; ".join(f"{outcome.job} ({outcome.training.problem or 'not done yet'})" for outcome in missing)
+        remedy = "the same command tries again"
+        raise HireError(f"{len(missing)} of {count} runs have no metrics: {names}", remedy=remedy)
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """Print one table: all metrics for one number of references, MRR for several."""
+    from hire.comparison.table import METRIC_TITLES
+    from hire.comparison.write import legend, marked_rows, minutes, spread, title
+
+    if len(comparison.shots) == 1:
+        columns = [(comparison.shots[0], metric, name) for metric, name in METRIC_TITLES.items()]
+    else:
+        columns = [(shots, "mrr", f"{shots}-shot MRR") for shots in comparison.shots]
+    rows = []
+    for line, mark in marked_rows(comparison):
+        cells = [line.cells.get((shots, metric)) for shots, metric, _ in columns]
+        shown = ["–" if cell is None else spread(cell) + " best" * cell.best + "*" * cell.worse for cell in cells]
+        rows.append((f"{line.row.name} {mark}".strip(), line.row.recipe, len(line.evaluated), *shown, minutes(line)))
+    head = ["system", "recipe", "runs", *(name for _, _, name in columns), "minutes"]
+    only = f", {comparison.shots[0]}-shot" if len(comparison.shots) == 1 else ""
+    print_table(title(comparison) + only, head, rows)
+    for note in legend(comparison):
+        click.echo(note)
+    click.echo()
+
+
+def _print_plan(bench: Bench, jobs: list[Any], as_json: bool) -> None:
+    bench.check(jobs)
+    left = bench.left(jobs)
+    states = [(job, bench.training(job), job in left) for job in jobs]
+    if as_json:
+        runs = [{"run": str(job), "seconds": done.seconds, "done": not open_} for job, done, open_ in states]
+        print_json({"runs": runs, "remaining": bench.remaining(jobs, left)})
+        return
+    rows = [
+        (str(job), "to do" if open_ and not done.seconds else "begun" if open_ else "there", f"{done.seconds / 60:.1f}")
+        for job, done, open_ in states
+    ]
+    print_table(f"{bench.folder}: {bench.remaining(jobs, left)}", ["run", "", "minutes of training"], rows)
