@@ -171,8 +171,8 @@ def draw_distinct(generator: np.random.Generator, sizes: NDArray[Any], shots: in
     for i in range(count):
         left = sizes - i
         index = (uniform[:, i] * np.maximum(left, 1)).astype(np.int64)
-        for column in range(i):  # skip what is taken: the index counts only what is left
-            index += index >= taken[:, column]
+        # Skip what is taken: the index counts only what is left, and of that, taken[j] - j lies before taken[j].
+        index += (taken - np.arange(i) <= index[:, None]).sum(axis=1)
         # If nothing is left, repeat the queries from the first one.
         exhausted = np.flatnonzero(left <= 0)
         again = shots + (i - shots) % (sizes[exhausted] - shots)
