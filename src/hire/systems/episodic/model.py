@@ -83,8 +83,9 @@ class EpisodicSystem(FewShotSystem):
         network.load_state_dict(
             {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
         )
-        entities = tensors["entities"].to(device)
-        relations = tensors["relations"].to(device) if "relations" in tensors else entities[:0]
+        # Copied, because what is read from a file may lie anywhere in memory, and the last bit of a product tells.
+        entities = tensors["entities"].to(device, copy=True)
+        relations = tensors["relations"].to(device, copy=True) if "relations" in tensors else entities[:0]
         return cls(network.to(device).eval(), entities, relations, dataset.graph, settings.training.seed)
 
     def _entities(self, ids: IntArray, hidden: int, *, neighbors: bool) -> Entities:
