@@ -213,9 +213,9 @@ def pair_distances(heads: Tensor, tails: Tensor) -> Tensor:
 
 
 def pooled(rows: Tensor, table: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
-    """The sums of some rows [..., n] of a table [m, dim] with weights [..., n]: [..., dim]; only where the mask is true.
+    """The sums of some rows [..., n] of a table [m, dim] with weights [..., n], where the mask is true: [..., dim].
 
-    Most entities have far fewer neighbors than the one with the most, so that to leave out padding pays.
+    Most entities have far fewer neighbors than the one with the most, so that most of the rows are padding.
     """
     counts = mask.sum(dim=-1).flatten()
     flat = F.embedding_bag(rows[mask], table, counts.cumsum(0) - counts, mode="sum", per_sample_weights=weights[mask])

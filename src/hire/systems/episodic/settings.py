@@ -57,3 +57,20 @@ class EpisodicSettings:
     optimizer: OptimizerSettings = field(default_factory=lambda: OptimizerSettings(ema=0.05, clip=5.0))
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     selection: SelectionSettings = field(default_factory=lambda: SelectionSettings(evaluate_every=500))
+
+
+@dataclass(frozen=True)
+class PairwiseTrainingSettings(EpisodicTrainingSettings):
+    """What a system is trained with if it computes every pair of a head and a tail: fewer of them in a step."""
+
+    queries: int = 6  # of a task
+    negatives: int = 32  # shared by the queries of a task; of each query with `episodes`
+    inner_negatives: int = 0  # none: references are not contrasted with any
+
+
+@dataclass(frozen=True)
+class PairwiseSettings(EpisodicSettings):
+    """All settings of such a system; the last step is kept, since to rank the dev tasks takes minutes."""
+
+    training: PairwiseTrainingSettings = field(default_factory=PairwiseTrainingSettings)
+    selection: SelectionSettings = field(default_factory=SelectionSettings)
