@@ -237,7 +237,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
         load(run)
 
 
-SHORT = ["--steps", "4", "--seed", "5"]
+SHORT = ["--steps", "4", "--seed", "5", "--preset", "levels"]
 for setting in ("model.dimension=8", "embedding.dimension=8", "embedding.steps=10"):
     SHORT += ["--set", setting]
 for setting in ("hire.selection.evaluate_every=2", "path.training.steps=1", "path.training.tasks=1"):
@@ -271,6 +271,15 @@ def test_the_command_line(run: Callable[..., Result], tmp_path: Path) -> None:
         assert run(*wrong).exit_code == 2
 
 
+def test_without_a_preset_the_path_level_is_fine_tuned(run: Callable[..., Result], tmp_path: Path) -> None:
+    result = run("train", "umls-one", "--steps", "2", "--no-calibrate", "-o", tmp_path / "run")
+    assert result.exit_code == 0
+    config = json.loads((tmp_path / "run" / CONFIG).read_text())
+    assert config["system"] == "path" and config["settings"]["training"]["start"] == "pretrained"
+    found = json.loads(run("evaluate", tmp_path / "run", "--shots", "3", "--json").stdout)
+    assert found["realistic"]["mrr"] > 0.7  # two steps lead nowhere from random weights
+
+
 def test_a_system_by_name_and_from_a_file(run: Callable[..., Result], tmp_path: Path) -> None:
     plain = run("train", "umls-one", "--system", "popularity", "--no-calibrate", "-o", tmp_path / "plain", "--json")
     assert plain.exit_code == 0 and json.loads(plain.stdout)["calibrated"] is False
@@ -282,7 +291,7 @@ def test_a_system_by_name_and_from_a_file(run: Callable[..., Result], tmp_path: 
     config = json.loads((tmp_path / "mine" / CONFIG).read_text())
     assert config["settings"]["model"]["dimension"] == 8 and config["settings"]["training"]["steps"] == 2
     for given, message in (
-        (("--set", "training.stepz=2"), "hire.training.steps"),
+        (("--preset", "levels", "--set", "training.stepz=2"), "hire.training.steps"),
         (("--system", "hire", "--set", "training.stepz=2"), "did you mean training.steps"),
         (("--system", "hiro"), "did you mean 'hire'"),
         (("--preset", "bst"), "did you mean 'best'"),
