@@ -15,8 +15,9 @@ The scores and the training are those of `hire.embeddings`.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ from hire.embeddings.settings import EmbeddingSettings
 from hire.embeddings.trainer import EmbeddingTrainer, TripleBatch
 from hire.errors import HireError
 from hire.optim.settings import SelectionSettings
-from hire.systems.base import Capability, FewShotSystem, Resources, Support, SystemTrainer, as_tensor
+from hire.systems.base import Capability, FewShotSystem, Recipe, Resources, Support, SystemTrainer, as_tensor
 from hire.systems.episodic.drawing import adaptation_negatives
 from hire.util.arrays import IntArray
 
@@ -76,6 +77,10 @@ class Conventional(FewShotSystem):
     model: ClassVar[EmbeddingName]  # the score function
     settings_type: ClassVar[type[ConventionalSettings]]
     capabilities: frozenset[Capability] = frozenset({"vectors"})
+    recipes: ClassVar[Mapping[Recipe, Mapping[str, Any] | str]] = {
+        "common": {},
+        "published": {"training.shots": [5]},  # the comparison of HiRe's paper: references are in the training graph
+    }
 
     def __init__(self, settings: ConventionalSettings, learned: Learned) -> None:
         self.settings = settings

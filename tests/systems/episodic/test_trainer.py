@@ -78,4 +78,5 @@ def test_a_graph_without_edges_has_no_neighbors_and_still_trains(umls: FewShotDa
 def test_recipes_are_settings(name: str) -> None:
     common, published = (RunSettings.of_recipe(name, recipe) for recipe in ("common", "published"))
     assert common == RunSettings.of(name)
-    assert published.settings.model.loss == "margin" and common.settings.model.loss == "softmax"
+    if hasattr(common.settings, "model"):  # conventional embeddings differ in what they are trained on
+        assert published.settings.model.loss == "margin" and common.settings.model.loss == "softmax"
