@@ -150,7 +150,7 @@ def test_a_budget_cuts_a_run_and_a_larger_one_continues_it(
     (cut,) = small.carry_out([job])
     assert cut.cut and cut.training.steps == 1 and len(cut.evaluations) == 2
     (line,) = compare(ROWS[:1], [cut], (1, 3)).lines
-    assert line.notes == ["1 of 1 runs were cut, after 1 steps"]
+    assert line.notes == ["1 of 1 runs were cut at step 1"]
     small.carry_out([job])
     assert len(trained) == 1  # the budget is spent
     (whole,) = bench.carry_out([job])

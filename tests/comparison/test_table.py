@@ -43,7 +43,7 @@ def test_draws_are_compared_on_the_same_queries() -> None:
 
 
 def test_notes_say_what_was_cut_and_what_failed() -> None:
-    assert made_up().line("cut (default)").notes == ["1 of 1 runs were cut, after 1,234 steps"]
+    assert made_up().line("cut (default)").notes == ["1 of 1 runs were cut at step 1,234"]
     rows = [row("failed"), row("fine")]
     failed = outcome(rows[0], training={"problem": "the loss of step 7 is nan", "finished": False})
     comparison = compare(rows, [failed, outcome(rows[0], 1), outcome(rows[1])], (1,))

@@ -30,7 +30,7 @@ def test_markdown_has_every_row_its_marks_and_what_they_mean() -> None:
         "cut [1]",
     ]
     assert lines[2][3].startswith("**.9") and lines[3][3].endswith(r"\*")
-    assert "[1] cut (default): 1 of 1 runs were cut, after 1,234 steps." in text
+    assert "[1] cut (default): 1 of 1 runs were cut at step 1,234." in text
     assert "default: the system has no such recipe" in text and "at most 2.5 minutes" in text
     assert "standard deviation over seeds." in text and "## Differences in MRR, 1-shot" in text
     assert "seeds and draws of the references" in to_markdown(made_up(draws=5))

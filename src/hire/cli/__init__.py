@@ -16,6 +16,7 @@ from hire.cli.compare import compare
 from hire.cli.data import data
 from hire.cli.demo import demo
 from hire.cli.predict import calibrate, explain, predict
+from hire.cli.reproduce import reproduce
 from hire.cli.serve import serve
 from hire.cli.train import evaluate, pretrain, systems, train
 from hire.errors import HireError
@@ -47,6 +48,7 @@ hire.add_command(train)
 hire.add_command(systems)
 hire.add_command(evaluate)
 hire.add_command(compare)
+hire.add_command(reproduce)
 hire.add_command(serve)
 hire.add_command(calibrate)
 hire.add_command(predict)

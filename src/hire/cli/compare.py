@@ -13,7 +13,7 @@ from hire.cli.options import device_option
 from hire.cli.output import POSITIVE, json_option, option, print_json, print_table
 
 if TYPE_CHECKING:
-    from hire.comparison.run import Bench
+    from hire.comparison.run import Bench, Outcome
     from hire.comparison.table import Comparison
 
 RECIPES = ("published", "common")
@@ -113,7 +113,7 @@ def compare(
     jobs = jobs_of(rows, shots, seeds, fingerprint(opened))
     bench = Bench(folder, dataset, opened, Protocol(split, draws, candidates == "all"), budget, device)
     if plan:
-        _print_plan(bench, jobs, as_json)
+        print_plan(bench, jobs, as_json)
         return
     with continued():
         outcomes = bench.carry_out(jobs, lambda message: click.echo(message, err=True))
@@ -124,7 +124,7 @@ def compare(
     else:
         print_comparison(comparison)
         click.echo(f"{folder}: {', '.join(path.name for path in files)}")
-    fail_if_incomplete([outcome for outcome in outcomes if not outcome.evaluations], len(outcomes))
+    fail_if_incomplete(outcomes)
 
 
 @contextmanager
@@ -138,14 +138,15 @@ def continued() -> Iterator[None]:
         raise HireError("interrupted", remedy="the same command continues; nothing is lost") from None
 
 
-def fail_if_incomplete(missing: list[Any], count: int) -> None:
+def fail_if_incomplete(outcomes: list[Outcome]) -> None:
     """Tell which runs have no metrics."""
     from hire.errors import HireError
 
+    missing = [outcome for outcome in outcomes if not outcome.evaluations]
     if missing:
         names = "; ".join(f"{outcome.job} ({outcome.training.problem or 'not done yet'})" for outcome in missing)
         remedy = "the same command tries again"
-        raise HireError(f"{len(missing)} of {count} runs have no metrics: {names}", remedy=remedy)
+        raise HireError(f"{len(missing)} of {len(outcomes)} runs have no metrics: {names}", remedy=remedy)
 
 
 def print_comparison(comparison: Comparison) -> None:
@@ -170,7 +171,8 @@ def print_comparison(comparison: Comparison) -> None:
     click.echo()
 
 
-def _print_plan(bench: Bench, jobs: list[Any], as_json: bool) -> None:
+def print_plan(bench: Bench, jobs: list[Any], as_json: bool) -> None:
+    """Print what is there, and what remains to be done."""
     bench.check(jobs)
     left = bench.left(jobs)
     states = [(job, bench.training(job), job in left) for job in jobs]

@@ -69,11 +69,12 @@ def dots_svg(title: str, panels: Mapping[str, Panel], series: Sequence[str]) -> 
 
 def lines_svg(title: str, xs: Sequence[str], curves: Mapping[str, Sequence[Mark | None]], x_title: str) -> str:
     """Curves over evenly spaced places of the x axis; None leaves a gap."""
-    left, right, top, bottom = 70.0, WIDTH - 160.0, 60.0, LINES_HEIGHT - 60.0
+    left, right, top, bottom = 70.0, WIDTH - 40.0, 70.0, LINES_HEIGHT - 60.0
     marks = [mark for curve in curves.values() for mark in curve if mark is not None]
     most = _nice(max((mark.high or mark.value for mark in marks), default=1.0))
     step = (right - left) / max(1, len(xs) - 1)
-    parts = [text(20, 24, title, "end", "start", 140), text((left + right) / 2, bottom + 44, x_title, "relation")]
+    parts = [text(20, 24, title, "end", "start", 140), *_legend(list(curves))]
+    parts.append(text((left + right) / 2, bottom + 44, x_title, "relation"))
     for tick in range(TICKS + 1):
         y = bottom - (bottom - top) * tick / TICKS
         parts += [
@@ -95,8 +96,6 @@ def lines_svg(title: str, xs: Sequence[str], curves: Mapping[str, Sequence[Mark 
                 low, high = (bottom - (bottom - top) * value / most for value in (mark.low, mark.high))
                 parts.append(f'<line stroke="{color}" opacity="0.4" x1="{x:g}" y1="{low:g}" x2="{x:g}" y2="{high:g}"/>')
             parts.append(_shape(x, y, number, f"{name}: {mark.value:.3f}"))
-        if places:
-            parts.append(text(places[-1][0] + 12, places[-1][1] + 4, name, "", "start"))
     return picture(LINES_HEIGHT, parts, title)
 
 

@@ -26,7 +26,6 @@ class Row:
     name: str
     settings: RunSettings
     recipe: str = DEFAULT  # or `preset`, or the name of a file
-    published: str | None = None  # its name in the tables of the paper
 
     @property
     def key(self) -> str:
@@ -57,12 +56,13 @@ def rows_of(names: Sequence[str], recipes: Sequence[Recipe]) -> list[Row]:
     found: dict[str, Row] = {}
     for name in names:
         every = [system for system in system_names() if system != ENSEMBLE] if name == ALL else [name]
-        for row in (_row(each, recipe) for each in every for recipe in recipes):
+        for row in (row_of(each, recipe) for each in every for recipe in recipes):
             found.setdefault(row.key, row)
     return list(found.values())
 
 
-def _row(name: str, recipe: Recipe) -> Row:
+def row_of(name: str, recipe: Recipe) -> Row:
+    """The row of a system in a recipe, of a preset, or of a settings file."""
     if name.endswith(".toml"):
         return Row(Path(name).stem, read_settings(Path(name)), Path(name).name)
     if name in PRESETS:

@@ -14,6 +14,7 @@ from hire.comparison.run import Evaluation, Outcome
 from hire.comparison.statistics import CONFIDENCE, Floats, holm, interval, p_value, resampled_means
 from hire.evaluation.ranking import HITS, Ranks, metrics
 
+CUT = "were cut"
 METRICS = ("mrr", *(f"hits@{most}" for most in HITS))
 METRIC_TITLES = {"mrr": "MRR", **{f"hits@{most}": f"Hits@{most}" for most in HITS}}
 
@@ -68,8 +69,8 @@ class Line:
         cut = [outcome for outcome in runs if outcome.cut and outcome.evaluations]
         if cut:
             steps = sorted(outcome.training.steps for outcome in cut)
-            reach = f"{steps[0]:,}" if steps[0] == steps[-1] else f"{steps[0]:,} to {steps[-1]:,}"
-            found.append(f"{len(cut)} of {len(runs)} runs were cut, after {reach} steps")
+            reach = f"step {steps[0]:,}" if steps[0] == steps[-1] else f"steps {steps[0]:,} to {steps[-1]:,}"
+            found.append(f"{len(cut)} of {len(runs)} runs {CUT} at {reach}")
         if any(outcome.fixed for outcome in runs):
             found.append("its references were in training: not redrawn, and not compared")
         missing = [outcome for outcome in runs if not outcome.evaluations]
