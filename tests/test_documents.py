@@ -57,9 +57,10 @@ def check_command(words: list[str], *, whole: bool) -> None:
     assert not left, f"too many arguments: {left}"
     for parameter in command.params:
         value = given.get(str(parameter.name))
-        if parameter.name in given and isinstance(parameter.type, click.Choice | click.types.IntParamType):
+        missing = value is None or type(value).__name__ == "Sentinel"  # of an argument, in newer versions of click
+        if not missing and isinstance(parameter.type, click.Choice | click.types.IntParamType):
             parameter.type_cast_value(context, value)
-        assert not (whole and parameter.required and value is None), f"{parameter.name} is missing"
+        assert not (whole and parameter.required and missing), f"{parameter.name} is missing"
     if command.name == "train":
         check_settings(given)
 
@@ -124,6 +125,9 @@ def test_the_options_that_a_document_mentions_exist(document: Path) -> None:
         "train umls-one -o run --set model.nonsense=3",
         "evaluate run --split nonsense",
         "evaluate run another",
+        "reproduce nonsense",
+        "reproduce",
+        "compare umls-one --budget",
     ],
 )
 def test_a_command_that_does_not_exist_is_noticed(line: str) -> None:

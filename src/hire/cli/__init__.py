@@ -35,6 +35,7 @@ def hire() -> None:
       hire data build graph.nt -o my-graph       build a dataset from your own graph
       hire train my-graph -o runs/my-graph
       hire evaluate runs/my-graph --shots 3
+      hire compare my-graph --budget 20          which system is best on it?
       hire serve runs/my-graph                   web page and HTTP API
       hire predict runs/my-graph --references examples.tsv --head "Marie Curie"
     """
