@@ -284,6 +284,15 @@ def test_the_command_line(run: Callable[..., Result], tmp_path: Path) -> None:
         assert result.exit_code == 2 and message in result.output and "Traceback" not in result.output
 
 
+def test_a_graph_of_ones_own(run: Callable[..., Result], tmp_path: Path, graph_file: Path) -> None:
+    built = run("data", "build", graph_file, "-o", tmp_path / "mine", "--split", "2:1:1")
+    assert built.exit_code == 0, built.output
+    result = run(
+        "compare", tmp_path / "mine", "--systems", "any-link,popularity", "-o", tmp_path / "out", "--shots", "3"
+    )
+    assert result.exit_code == 0 and "mine, test" in result.output, result.output
+
+
 def test_an_interruption_says_how_to_continue(
     run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -34,6 +35,12 @@ def test_markdown_has_every_row_its_marks_and_what_they_mean() -> None:
     assert "default: the system has no such recipe" in text and "at most 2.5 minutes" in text
     assert "standard deviation over seeds." in text and "## Differences in MRR, 1-shot" in text
     assert "seeds and draws of the references" in to_markdown(made_up(draws=5))
+
+
+def test_runs_of_several_versions_are_told() -> None:
+    both = [outcome(row("a")), replace(outcome(row("a"), 1), commit="another")]
+    assert "begun at 2 commits" in to_markdown(compare([row("a")], both, (1,), ABOUT))
+    assert "commits" not in to_markdown(made_up())
 
 
 def test_csv_and_json_have_every_metric() -> None:

@@ -177,7 +177,10 @@ def print_plan(bench: Bench, jobs: list[Any], as_json: bool) -> None:
     left = bench.left(jobs)
     states = [(job, bench.training(job), job in left) for job in jobs]
     if as_json:
-        runs = [{"run": str(job), "seconds": done.seconds, "done": not open_} for job, done, open_ in states]
+        runs = [
+            {"run": str(job), "folder": job.name, "seconds": done.seconds, "done": not open_}
+            for job, done, open_ in states
+        ]
         print_json({"runs": runs, "remaining": bench.remaining(jobs, left)})
         return
     rows = [

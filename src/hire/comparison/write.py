@@ -86,6 +86,9 @@ def legend(comparison: Comparison) -> list[str]:
         found.append("default: the system has no such recipe, and has its default settings.")
     if about.get("budget") is not None:
         found.append(f"A run was trained for at most {about['budget']:g} minutes, without embeddings.")
+    commits = {outcome.commit for line in lines for outcome in line.evaluated}
+    if len(commits) > 1:
+        found.append(f"The runs were begun at {len(commits)} commits, which {NAME}.json names.")
     notes = [(line.row.key, note) for line in lines for note in line.notes]
     return found + [f"[{place}] {key}: {note}." for place, (key, note) in enumerate(notes, 1)]
 
