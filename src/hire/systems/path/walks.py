@@ -308,9 +308,10 @@ def _last_hop(
 
 
 def _layer(sources: IntArray, edge_types: IntArray, targets: IntArray, levels: IntArray) -> Layer:
-    arrays = (np.ascontiguousarray(part, np.int32) for part in (sources, edge_types, targets))
+    # Copies, because the arrays may be the beginnings of much larger ones.
+    arrays = (np.array(part, np.int32) for part in (sources, edge_types, targets))
     walked, types, reached = (torch.from_numpy(array) for array in arrays)
-    return Layer(walked, types, reached, torch.from_numpy(np.ascontiguousarray(levels, np.int16)))
+    return Layer(walked, types, reached, torch.from_numpy(np.array(levels, np.int16)))
 
 
 def _long(values: IntArray) -> Tensor:
