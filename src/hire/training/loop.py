@@ -22,10 +22,12 @@ from hire.progress import track
 from hire.sampling.ahead import drawn_ahead
 from hire.training.curves import curves_svg
 from hire.util.files import atomic_file
+from hire.util.memory import give_back_memory
 from hire.util.tensors import load_tensors, save_tensors
 
 STATE, METRICS, CURVES = "state.safetensors", "metrics.jsonl", "curves.svg"
 SECONDS_BETWEEN_STATES = 60.0
+SECONDS_BETWEEN_TIDYING = 1.0
 
 Entry = dict[str, Any]  # one evaluation: step, loss, and the metrics on dev
 
@@ -53,7 +55,7 @@ def train(trainer: Trainer[Any, Any], stage: Stage) -> tuple[bool, list[Entry]]:
     history = _History(stage)
     if stage.state is not None and stage.state.exists():
         history.resume(trainer, stage.state)
-    saved = time.monotonic()
+    saved = tidied = time.monotonic()
     with (
         one_or_more_threads(stage.threads),
         track(stage.title, trainer.steps) as advance,
@@ -69,6 +71,9 @@ def train(trainer: Trainer[Any, Any], stage: Stage) -> tuple[bool, list[Entry]]:
                 history.evaluate(trainer)
                 saved = -math.inf
             now = time.monotonic()
+            if now - tidied > SECONDS_BETWEEN_TIDYING:
+                give_back_memory()
+                tidied = now
             over = stage.deadline is not None and now > stage.deadline
             if interrupted() or over or now - saved > SECONDS_BETWEEN_STATES:
                 history.save(trainer)
