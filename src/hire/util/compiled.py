@@ -13,5 +13,9 @@ R = TypeVar("R")
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function of numbers and arrays; it lets other threads run meanwhile, and checks no index."""
-    made: Callable[P, R] = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    made: Callable[P, R]
+    try:
+        made = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    except RuntimeError:  # there is no folder to keep the machine code in
+        made = numba.njit(nogil=True, error_model="numpy")(function)
     return made
