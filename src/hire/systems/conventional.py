@@ -59,7 +59,7 @@ class ConventionalSettings:
 
     training: ConventionalTrainingSettings = field(default_factory=ConventionalTrainingSettings)
     fitting: FittingSettings = field(default_factory=FittingSettings)
-    selection: SelectionSettings = field(default_factory=SelectionSettings)
+    selection: SelectionSettings = field(default_factory=lambda: SelectionSettings(evaluate_every=1_000))
 
 
 class Learned(NamedTuple):
@@ -247,7 +247,9 @@ class TransH(Conventional):
 class DistMultSettings(ConventionalSettings):
     """Settings of DistMult."""
 
-    training: ConventionalTrainingSettings = field(default_factory=lambda: ConventionalTrainingSettings("distmult"))
+    training: ConventionalTrainingSettings = field(
+        default_factory=lambda: ConventionalTrainingSettings("distmult", learning_rate=1e-2)
+    )
 
 
 class DistMult(Conventional):
@@ -264,7 +266,9 @@ class DistMult(Conventional):
 class ComplExSettings(ConventionalSettings):
     """Settings of ComplEx."""
 
-    training: ConventionalTrainingSettings = field(default_factory=lambda: ConventionalTrainingSettings("complex"))
+    training: ConventionalTrainingSettings = field(
+        default_factory=lambda: ConventionalTrainingSettings("complex", learning_rate=1e-2)
+    )
 
 
 class ComplEx(Conventional):
