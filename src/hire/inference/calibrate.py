@@ -11,7 +11,6 @@ import numpy as np
 from hire.data.dataset import Task
 from hire.errors import HireError
 from hire.evaluation.calibration import CHECKED, Calibration, Outcomes, fit, for_shots, left_out, report
-from hire.evaluation.ranking import SCORES_AT_ONCE
 from hire.inference.model import TrainedModel, load
 from hire.inference.relation import TaughtRelation
 from hire.progress import track
@@ -19,6 +18,7 @@ from hire.training.run import write_calibration
 from hire.util.arrays import IntArray, positions_in
 from hire.util.randomness import random_stream
 
+SCORES_AT_ONCE = 1 << 21  # bounds the memory: each score is weighed at several temperatures
 SHOTS = (1, 3, 5)
 Among = Literal["taught", "task"]  # candidates as teaching chooses them, or as the dataset lists them for a task
 DRAWS = 3  # sets of references of each task: the choice of references matters as much as that of queries
