@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -54,6 +55,7 @@ class FewShotDataset:
     candidate_members: IntArray
     facts: Facts  # every known fact: background, tasks, and further true tails that the source lists
     origin: Mapping[str, Any] = field(default_factory=dict)  # how the dataset was made
+    identity: str | None = field(default=None, init=False)  # of its files, if it was opened; a changed copy has none
 
     @classmethod
     def of(
@@ -187,7 +189,7 @@ class FewShotDataset:
         if sum(manifest["splits"][split] for split in SPLITS) != len(arrays["task_relations"]):
             raise HireError("does not match the tasks", file=directory / MANIFEST, remedy="build the dataset again")
         facts = Facts(open_array(directory / "facts.npy"), len(graph.entities), len(graph.relations))
-        return cls(
+        found = cls(
             name=manifest["name"],
             graph=graph,
             split_sizes=manifest["splits"],
@@ -195,6 +197,8 @@ class FewShotDataset:
             origin=manifest["origin"],
             **arrays,
         )
+        found.identity = hashlib.sha256((directory / MANIFEST).read_bytes()).hexdigest()
+        return found
 
 
 class CandidateSets:

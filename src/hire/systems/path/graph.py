@@ -20,11 +20,24 @@ from hire.data.graph import KnowledgeGraph
 from hire.data.types import Types
 from hire.systems.path.names import SameNames, same_name_groups
 from hire.systems.path.settings import EvidenceSettings
+from hire.systems.path.stored import keep_evidence, load_evidence, stored_at
 from hire.util.arrays import FloatArray, IntArray, expand_rows, positions_in, row_offsets
 
 PAIRS_AT_ONCE = 1 << 22  # bounds the memory needed to count co-occurrences
 
 
+STORED = (  # arrays of a graph of evidence, as the constructor makes them, and what is counted of them when needed
+    "profile_keys",
+    "profile_counts",
+    "profile_edge_types",
+    "profile_offsets",
+    "_profile_starts",
+    "offsets",
+    "edge_types",
+    "targets",
+    "levels",
+)
+COUNTED = ("degrees", "edge_counts", "source_counts", "idf", "co_occurrence", "co_occurrence_squares", "agreement")
 EXACT = 256  # fan-outs up to this one are levels of their own
 IN_AN_OCTAVE = 64  # levels between a larger fan-out and twice as much
 LEVELS = EXACT + 24 * IN_AN_OCTAVE
@@ -109,8 +122,42 @@ class EvidenceGraph:
         """The background graph of a dataset, with the facts of its train tasks unless the settings leave them out."""
         settings = settings or EvidenceSettings()
         tasks = dataset.split("train") if settings.train_facts else []
-        facts = [np.insert(task.pairs, 1, task.relation, axis=1) for task in tasks]
-        return cls._of(dataset.graph, np.concatenate([np.zeros((0, 3), np.int32), *facts]), settings)
+        facts = np.concatenate(
+            [np.zeros((0, 3), np.int32), *(np.insert(task.pairs, 1, task.relation, axis=1) for task in tasks)]
+        )
+        path = stored_at(dataset, settings)
+        arrays = load_evidence(path)
+        if arrays is not None:
+            return cls._stored(arrays, dataset.graph.types, facts, settings)
+        found = cls._of(dataset.graph, facts, settings)
+        keep_evidence(path, found)
+        return found
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything that was counted, as named arrays."""
+        found = {name: getattr(self, name) for name in (*STORED, *COUNTED)}
+        found["sizes"] = np.array([self.entity_count, self.relation_count, self.known_relations])
+        found |= {f"type_shares_{i}": part for i, part in enumerate(self.type_shares)}
+        if self.same_names is not None:
+            found |= {"groups": self.same_names.groups, "known": self.same_names.known}
+        return found
+
+    @classmethod
+    def _stored(
+        cls, arrays: dict[str, Any], types: Types | None, task_facts: IntArray, settings: EvidenceSettings
+    ) -> EvidenceGraph:
+        found = cls.__new__(cls)
+        found.settings, found.types, found.task_facts = settings, types, task_facts
+        found.entity_count, found.relation_count, found.known_relations = arrays["sizes"].tolist()
+        found.edge_type_count = 2 * found.relation_count
+        found.removed_edges = np.zeros(0, np.int64)
+        found.same_names = None
+        if "groups" in arrays:
+            found.same_names = SameNames(arrays["groups"], found.known_relations)
+            found.same_names.known = arrays["known"]
+        found.__dict__.update({name: arrays[name] for name in (*STORED, *COUNTED)})
+        found.__dict__["type_shares"] = tuple(arrays[f"type_shares_{i}"] for i in range(3))
+        return found
 
     @classmethod
     def _of(cls, graph: KnowledgeGraph, task_facts: IntArray, settings: EvidenceSettings) -> EvidenceGraph:

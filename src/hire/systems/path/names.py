@@ -68,7 +68,7 @@ class SameNames:
         order = np.argsort(groups, kind="stable")
         self._members = order[groups[order] >= 0]
         self._offsets = row_offsets(groups[self._members], int(groups.max()) + 1)
-        self._keys: NDArray[np.int64] = np.zeros(0, np.int64)  # of known facts, sorted
+        self.known: NDArray[np.int64] = np.zeros(0, np.int64)  # keys of known facts, sorted
 
     def twins(self, triples: IntArray) -> NDArray[np.int64]:
         """What known facts [n, 3] say of entities of the same name, and who has the same name, sorted.
@@ -76,7 +76,7 @@ class SameNames:
         Head or tail of a fact are replaced by another one of the group. A relation r becomes r + relation_count there;
         the last relation, 2 * relation_count, links entities of a group.
         """
-        self._keys = distinct(self._key(np.asarray(triples, np.int64)))
+        self.known = distinct(self._key(np.asarray(triples, np.int64)))
         found = self._twins_of(np.asarray(triples, np.int64))
         first = np.sort(self._members)
         owners, second = self._others(first)
@@ -109,7 +109,7 @@ class SameNames:
         facts = twins.copy()
         facts[:, 1] -= self.relation_count
         owners, found = self._replaced(facts)
-        known = contains(self._keys, self._key(found))
+        known = contains(self.known, self._key(found))
         return owners[known], found[known]
 
     def _replaced(self, triples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
