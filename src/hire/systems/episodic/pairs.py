@@ -12,8 +12,6 @@ from torch import Tensor
 
 from hire.systems.episodic.network import Entities, EpisodicNetwork, Pairs, dropped_out, masked_softmax, pooled
 
-FEW = 8  # queries to one set of neighbors: as many are computed neighbor by neighbor, more as a matrix product
-
 
 class PairNetwork(EpisodicNetwork):
     """The vector of a pair depends on both ends at once, so that nothing can be encoded before they are paired."""
@@ -70,8 +68,11 @@ def over_neighbors(queries: Tensor, mask: Tensor, keys: Vectors, values: Vectors
 
 
 def attended(queries: Tensor, mask: Tensor, keys: Vectors, values: Vectors, dropout: float = 0.0) -> Tensor:
-    """The attention of p queries [..., p, dim] each over the same neighbors [..., n]: [..., p, width of a value]."""
-    few = queries.shape[-2] <= FEW
+    """The attention of p queries [..., p, dim] each over the same neighbors [..., n]: [..., p, width of a value].
+
+    For few queries, or if most neighbors are padding, without the vectors of padding; otherwise as matrix products.
+    """
+    few = bool(queries.shape[-2] * mask.sum() <= mask.numel())
     scores = _products(queries, mask, keys) if few else queries @ F.embedding(*keys).transpose(-1, -2)
     weights = masked_softmax(scores, mask.unsqueeze(-2))  # [..., p, n]
     weights = F.dropout(weights, dropout, training=dropout > 0)
@@ -82,7 +83,7 @@ def attended(queries: Tensor, mask: Tensor, keys: Vectors, values: Vectors, drop
 
 
 def _products(queries: Tensor, mask: Tensor, keys: Vectors) -> Tensor:
-    """query . key, [..., p, n], computed where the mask is true alone: most of it is padding."""
+    """query . key, [..., p, n], computed only where the mask is true."""
     flat = queries.flatten(0, -3)  # [m, p, dim]
     owners = mask.flatten(0, -2).nonzero()[:, 0]  # [edges]
     of_edges = F.embedding(owners, flat.flatten(1)).view(len(owners), *flat.shape[1:])  # [edges, p, dim]
