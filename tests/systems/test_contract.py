@@ -32,8 +32,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "hire, without MAML": ("hire", {"model.inner_steps": 0}),
     "hire, AVG": ("hire", {"model.learner": "mean"}),
     "hire, LSTM": ("hire", {"model.learner": "lstm"}),
-    "metar, margin loss": ("metar", {"model.loss": "margin", "training.batches": "episodes"}),
-    "gana, margin loss": ("gana", {"model.loss": "margin", "training.batches": "episodes"}),
+    **{
+        f"{name}, margin loss": (name, {"model.loss": "margin", "training.batches": "episodes"})
+        for name in ("gmatching", "metar", "fsrl", "faan", "gana", "cian")
+    },
     "hire, without context": ("hire", {"model.context_weight": 0.0}),
 }
 

@@ -14,7 +14,7 @@ from hire.systems.registry import BUILT_IN, system_class
 from hire.training.settings import RunSettings
 from tests.support import small_settings
 
-EPISODIC = ["metar", "gana"]
+EPISODIC = ["gmatching", "metar", "fsrl", "faan", "gana", "cian"]
 
 
 @pytest.fixture
