@@ -17,7 +17,7 @@ from hire.systems.base import Recipe
 from hire.systems.episodic.model import EpisodicSystem
 from hire.systems.episodic.network import Entities
 from hire.systems.episodic.pairs import PairNetwork, Vectors, over_neighbors
-from hire.systems.episodic.settings import EpisodicModelSettings, PairwiseSettings
+from hire.systems.episodic.settings import EpisodicModelSettings, PairwiseSettings, PairwiseTrainingSettings
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class CianSettings(PairwiseSettings):
     """All settings of CIAN."""
 
     model: CianModelSettings = field(default_factory=CianModelSettings)
+    training: PairwiseTrainingSettings = field(default_factory=lambda: PairwiseTrainingSettings(queries=4))
 
 
 class CianNetwork(PairNetwork):
@@ -167,7 +168,7 @@ class Cian(EpisodicSystem):
         "published": {
             "model.loss": "margin",
             "model.margin": 5.0,
-            "training.steps": 10_000,
+            "training.steps": 8_000,
             "training.shots": [5],
             "training.regime": "in-train",
             "training.embedding_norm": 1.0,
@@ -181,7 +182,7 @@ class Cian(EpisodicSystem):
             "optimizer.final_rate": 0.0,
             "optimizer.warm_up": 1_000,
             "optimizer.ema": None,
-            "selection.evaluate_every": 5_000,
+            "selection.evaluate_every": 4_000,
             "selection.patience": 10,
         },
     }

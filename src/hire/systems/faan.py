@@ -38,7 +38,7 @@ class FaanSettings(PairwiseSettings):
     """All settings of FAAN."""
 
     model: FaanModelSettings = field(default_factory=FaanModelSettings)
-    training: PairwiseTrainingSettings = field(default_factory=lambda: PairwiseTrainingSettings(queries=4))
+    training: PairwiseTrainingSettings = field(default_factory=lambda: PairwiseTrainingSettings(queries=3))
 
 
 class FaanNetwork(PairNetwork):
@@ -142,7 +142,7 @@ class Faan(EpisodicSystem):
         "published": {
             "model.loss": "margin",
             "model.margin": 5.0,
-            "training.steps": 20_000,
+            "training.steps": 15_000,
             "training.shots": [5],
             "training.regime": "tasks",
             "training.embedding_norm": 1.0,
@@ -156,7 +156,7 @@ class Faan(EpisodicSystem):
             "optimizer.final_rate": 0.0,
             "optimizer.warm_up": 1_000,
             "optimizer.ema": None,
-            "selection.evaluate_every": 10_000,
+            "selection.evaluate_every": 7_500,
             "selection.patience": 10,
         },
     }
