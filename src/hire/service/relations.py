@@ -19,6 +19,7 @@ MAX_RELATIONS = 10_000
 MAX_PAIRS = 10_000  # of one relation
 MAX_ADAPTED = 64  # relations the model stays adapted to; others are adapted to again when they are queried
 MAX_SEARCHES = 10_000  # cached searches
+MOST_REASONS = 5  # rules of an explanation, and as many shared tuples
 EXAMPLE_REFERENCES, EXAMPLE_HEADS = 3, 5
 
 
@@ -36,6 +37,8 @@ class RelationService:
         self._adapted: OrderedDict[str, tuple[StoredRelation, TaughtRelation]] = OrderedDict()
         self._changing = threading.Lock()  # one change at a time, so that none starts from a stale state
         self._ready = threading.Lock()  # guards the dictionaries; never held while the model adapts
+        # One at a time of each kind: threads that compute at once wait for one another, and none is done sooner.
+        self._answering, self._explaining = threading.Lock(), threading.Lock()
         self.search = lru_cache(MAX_SEARCHES)(self._search)  # typing repeats the same beginnings
         self.model.search("a", 1)  # builds the search index now, not at the first request
 
@@ -102,8 +105,10 @@ class RelationService:
         graph, facts = self.model.dataset.graph, self.model.dataset.facts
         same = graph.relations.find(self.relation(relation_id).name)
         given = {int(tail) for tail in facts.tails(graph.entities.id(head), same)} if same is not None else set()
+        with self._answering:
+            answers = relation.predict(head, k, known=known, threshold=threshold)
         found = []
-        for answer in relation.predict(head, k, known=known, threshold=threshold):
+        for answer in answers:
             tail = graph.entities.id(answer.tail)
             found.append(
                 {
@@ -118,7 +123,9 @@ class RelationService:
 
     def explanation(self, relation_id: str, head: str, tail: str) -> dict[str, Any]:
         """Why a tail is predicted for a head."""
-        return self._taught(relation_id).explain(head, tail).to_dict()
+        relation = self._taught(relation_id)
+        with self._explaining:
+            return relation.explain(head, tail, most=MOST_REASONS).to_dict()
 
     def _search(self, text: str, k: int) -> list[dict[str, str]]:
         """Entities that match a text."""
