@@ -98,6 +98,24 @@ def test_complex_vectors_need_two_halves(umls: FewShotDataset, model: EmbeddingN
         EmbeddingTrainer(umls.graph, EmbeddingSettings(model, dimension=7))
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_the_regularizer_is_the_sum_of_cubes(umls: FewShotDataset, model: EmbeddingName) -> None:
+    def loss(regularization: float) -> float:
+        settings = EmbeddingSettings(model, dimension=4, batch_size=3, negatives=2, regularization=regularization)
+        trainer = EmbeddingTrainer(umls.graph, settings)
+        return trainer.loss(trainer.batch(0)).value.item()
+
+    trainer = EmbeddingTrainer(umls.graph, EmbeddingSettings(model, dimension=4, batch_size=3, negatives=2))
+    batch, cubes = trainer.batch(0), 0.0
+    for rows, table in ((batch.heads, "entities"), (batch.relations, "relations"), (batch.tails, "entities")):
+        for row in rows:
+            vector = trainer.tables[table].weights[row]
+            absolute = vector if model == "distmult" else torch.complex(vector[:2], vector[2:4])
+            cubes += float(absolute.abs().pow(3).sum()) / 3
+    expected = 10 * cubes if model in ("distmult", "complex-n3") else 0.0
+    assert loss(10.0) - loss(0.0) == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
 @pytest.mark.parametrize("adversarial", [0.0, 0.5, 1.0])
 def test_the_quick_loss_of_transe_is_the_plain_one(adversarial: float) -> None:
     heads, relations = torch.randn(2, 7, 5, dtype=torch.float64)

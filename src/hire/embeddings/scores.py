@@ -18,6 +18,9 @@ TRANSLATIONAL = ("transe", "transh", "transd")
 COMPLEX = ("complex", "complex-n3")
 
 
+REGULARIZED = ("distmult", "complex-n3")
+
+
 def widths(model: EmbeddingName, dimension: int) -> tuple[int, int]:
     """The widths of the tables of entities and of relations."""
     return dimension * (2 if model == "transd" else 1), dimension * (2 if model in ("transh", "transd") else 1)

@@ -22,7 +22,7 @@ class EmbeddingSettings:
     learning_rate: float = 6e-2  # of row-wise Adam, falling linearly to 2%
     margin: float = 9.0  # of the translational models
     adversarial: float = 1.0  # how much the harder negatives count more
-    regularization: float = 1e-3  # of complex-n3, on the cubes of absolute values
+    regularization: float = 1e-3  # of distmult and complex-n3, on the cubes of absolute values
     seed: int = 0  # of initial weights and batches
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hire.data.graph import KnowledgeGraph
-from hire.embeddings.scores import COMPLEX, TRANSLATIONAL, logits, widths
+from hire.embeddings.scores import COMPLEX, REGULARIZED, TRANSLATIONAL, EmbeddingName, logits, widths
 from hire.embeddings.settings import Embeddings, EmbeddingSettings
 from hire.errors import HireError
 from hire.optim.settings import OptimizerSettings
@@ -99,8 +99,8 @@ class EmbeddingTrainer(Trainer[TripleBatch, nn.Module]):
         negative = logits(settings.model, settings.margin, head, relation, false)  # [batch, negatives]
         correction = math.log(len(self.entities.weights) / settings.negatives)
         loss = (torch.logsumexp(torch.cat([positive[:, None], negative + correction], -1), -1) - positive).mean()
-        if settings.model == "complex-n3":
-            loss = loss + settings.regularization * (_cubes(head) + _cubes(relation) + _cubes(tail))
+        if settings.model in REGULARIZED:
+            loss = loss + settings.regularization * sum(_cubes(settings.model, part) for part in (head, relation, tail))
         return loss
 
     def embeddings(self) -> Embeddings:
@@ -135,7 +135,10 @@ class _NegativeLoss(torch.autograd.Function):
         return of_moved * gradients[0], of_negatives * gradients[0], None, None
 
 
-def _cubes(vectors: Tensor) -> Tensor:
+def _cubes(model: EmbeddingName, vectors: Tensor) -> Tensor:
+    """The mean over vectors of the sum of cubed absolute values."""
+    if model not in COMPLEX:
+        return vectors.abs().pow(3).sum(-1).mean()
     real, imaginary = vectors.chunk(2, dim=-1)
     return (real.square() + imaginary.square()).clamp_min(1e-12).pow(1.5).sum(-1).mean()
 

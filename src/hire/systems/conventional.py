@@ -248,12 +248,16 @@ class DistMultSettings(ConventionalSettings):
     """Settings of DistMult."""
 
     training: ConventionalTrainingSettings = field(
-        default_factory=lambda: ConventionalTrainingSettings("distmult", learning_rate=1e-2)
+        default_factory=lambda: ConventionalTrainingSettings("distmult", regularization=0.05)
     )
+    fitting: FittingSettings = field(default_factory=lambda: FittingSettings(prior=0.3))
 
 
 class DistMult(Conventional):
-    """score = sum of h r t, the bilinear form of Eq. 2 of its paper with a diagonal matrix."""
+    """score = sum of h r t, the bilinear form of Eq. 2 of its paper with a diagonal matrix.
+
+    It is regularized as ComplEx-N3 is; the L2 term of its paper did not help.
+    """
 
     name = "distmult"
     summary = "the relation weights the dimensions of a product of head and tail"
