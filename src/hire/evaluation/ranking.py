@@ -19,7 +19,7 @@ from hire.util.randomness import random_stream
 
 RANKS = ("realistic", "optimistic", "pessimistic")
 HITS = (10, 5, 1)
-SCORES_AT_ONCE = 1 << 24  # bounds the memory for ranking among all entities
+SCORES_AT_ONCE = 1 << 22  # bounds the memory for ranking among all entities
 RESAMPLES = 1_000
 CONFIDENCE = 0.95
 
