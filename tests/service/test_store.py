@@ -35,7 +35,8 @@ def test_a_killed_process_loses_nothing_that_was_said(tmp_path: Path) -> None:
         "import os, sys; from pathlib import Path; from hire.service.store import RelationStore\n"
         "store = RelationStore(Path(sys.argv[1]))\n"
         "relation = store.add('r', [('a', 'b')]); store.set_kind(relation.id, ('c', 'd'), 'accepted')\n"
-        "store._connection.execute('BEGIN IMMEDIATE'); store._connection.execute('DELETE FROM pairs')\n"
+        "connection = store._database._connection\n"
+        "connection.execute('BEGIN IMMEDIATE'); connection.execute('DELETE FROM pairs')\n"
         "os.kill(os.getpid(), 9)"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "state"], check=False, timeout=20)
@@ -47,11 +48,11 @@ def test_a_killed_process_loses_nothing_that_was_said(tmp_path: Path) -> None:
 
 
 def test_other_files_are_left_alone(tmp_path: Path) -> None:
-    with pytest.raises(HireError, match="cannot be opened"):
+    with pytest.raises(HireError, match="no such file or directory"):
         RelationStore(tmp_path / "missing" / "state")
     text = tmp_path / "text"
     text.write_text("not a database, and long enough to be told from one " * 20)
-    with pytest.raises(HireError, match="cannot be opened") as caught:
+    with pytest.raises(HireError, match="not a file of taught relations") as caught:
         RelationStore(text)
     assert "--state" in str(caught.value.problems[0].remedy)
     other = sqlite3.connect(tmp_path / "other")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import chain
@@ -24,8 +24,9 @@ WORD_STARTS = (" ", ":", "/", "#", "-")
 class EntityNames:
     """Search over the names (ids in the source) and labels of entities; the index is built at the first search."""
 
-    def __init__(self, graph: KnowledgeGraph) -> None:
+    def __init__(self, graph: KnowledgeGraph, check: Callable[[], None] = lambda: None) -> None:
         self.graph = graph
+        self.check = check  # called before every lookup: whoever asks for anything asks by name
 
     @cached_property
     def _ids(self) -> _Text:
@@ -41,6 +42,7 @@ class EntityNames:
 
     def id(self, name: str) -> int:
         """The id of the entity with a name or, failing that, a label; an error with suggestions if there is none."""
+        self.check()
         found = self.graph.entities.find(name)
         if found is not None:
             return found
@@ -58,13 +60,14 @@ class EntityNames:
 
     def ids(self, names: Sequence[str]) -> IntArray:
         """The ids of many entities by name or label; an error for the first unknown one."""
+        self.check()
         found = self.graph.entities.ids(names)
         for i in np.flatnonzero(found < 0):
             found[i] = self.id(names[int(i)])
         return found
 
     def _with_label(self, label: str) -> list[int]:
-        if self._labels is None or not _folded(label):
+        if self._labels is None or not label.strip():
             return []
         found = self._labels.containing(f"\n{_folded(label)}\n", MAX_MATCHES)
         return [entity for entity in found if self.graph.label(entity) == label] or found
@@ -74,7 +77,8 @@ class EntityNames:
 
         Equally good matches are sorted by degree, highest first. If nothing matches, entities with similar names.
         """
-        wanted = _folded(text)
+        self.check()
+        wanted = _folded(text.strip())
         if not wanted or k < 1:
             return []
         ranks: dict[int, int] = {}
@@ -157,4 +161,4 @@ class _Text:
 
 
 def _folded(text: str) -> str:
-    return text.strip().lower().replace("_", " ").replace("\n", " ")
+    return text.lower().replace("_", " ").replace("\n", " ")

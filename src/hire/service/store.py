@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import secrets
-import sqlite3
-import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from hire.errors import HireError
+from hire.service.database import Database
 
 Kind = Literal["reference", "accepted", "rejected"]
 Pair = tuple[str, str]  # head, tail
 
-VERSION = 1
-SECONDS_TO_WAIT = 5.0  # while another process is writing
+VERSION = 2
 SCHEMA = """
 CREATE TABLE relations (
   number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -57,57 +53,16 @@ class RelationStore:
     """Relations by id; each change is on disk when its method returns."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lock = threading.Lock()
-        with self._explained():
-            self._connection = sqlite3.connect(
-                path, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False
-            )
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.execute("PRAGMA foreign_keys = ON")
-        with self._changing():
-            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-            tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if version == 0 and not tables:
-                for statement in SCHEMA.split(";\n"):
-                    self._connection.execute(statement)
-                self._connection.execute(f"PRAGMA user_version = {VERSION}")
-            elif version != VERSION:
-                raise HireError(
-                    "is not a file of taught relations, or was written by another version",
-                    file=path,
-                    remedy="choose another file with --state",
-                )
+        self._database = Database(path, SCHEMA, VERSION)
 
     def close(self) -> None:
-        """Merge the write-ahead log into the file, and close it."""
-        with self._lock:
-            self._connection.close()
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            remedy = "check that it is writable, or choose another file with --state"
-            raise HireError(f"cannot be opened or written ({error})", file=self.path, remedy=remedy) from error
-
-    @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._explained():
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-            self._connection.execute("COMMIT")
+        """Close the file."""
+        self._database.close()
 
     def add(self, name: str, references: Iterable[Pair]) -> StoredRelation:
         """Save a new relation."""
         relation = StoredRelation(secrets.token_hex(8), name, dict.fromkeys(references, "reference"))
-        with self._changing() as connection:
+        with self._database.changing() as connection:
             connection.execute("INSERT INTO relations (id, name) VALUES (?, ?)", (relation.id, name))
             connection.executemany(
                 "INSERT INTO pairs (relation, head, tail, kind) VALUES (?, ?, ?, ?)",
@@ -117,7 +72,7 @@ class RelationStore:
 
     def set_kind(self, relation: str, pair: Pair, kind: Kind | None) -> None:
         """Save the kind of a pair in place of its previous one; None removes the pair."""
-        with self._changing() as connection:
+        with self._database.changing() as connection:
             connection.execute("DELETE FROM pairs WHERE relation = ? AND head = ? AND tail = ?", (relation, *pair))
             if kind is not None:
                 connection.execute(
@@ -126,15 +81,15 @@ class RelationStore:
 
     def delete(self, relation: str) -> None:
         """Delete a relation."""
-        with self._changing() as connection:
+        with self._database.changing() as connection:
             connection.execute("DELETE FROM relations WHERE id = ?", (relation,))
 
     def all(self) -> list[StoredRelation]:
         """All relations, in the order they were taught."""
-        with self._lock, self._explained():
-            rows = self._connection.execute("SELECT id, name FROM relations ORDER BY number").fetchall()
+        with self._database.reading() as connection:
+            rows = connection.execute("SELECT id, name FROM relations ORDER BY number").fetchall()
             found = {row[0]: StoredRelation(*row) for row in rows}
-            for relation, head, tail, kind in self._connection.execute(
+            for relation, head, tail, kind in connection.execute(
                 "SELECT relation, head, tail, kind FROM pairs ORDER BY number"
             ):
                 found[relation].pairs[head, tail] = kind

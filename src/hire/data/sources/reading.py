@@ -74,17 +74,20 @@ def _two_columns(path: Path) -> TableFormat:
     return TableFormat(TABLE_DELIMITERS[form])
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The non-blank lines of a text file, plain or compressed, with their line numbers, as they are read."""
+def read_lines(path: Path, shown: Path | None = None) -> Iterator[tuple[int, str]]:
+    """The lines of a text file, plain or compressed, with their numbers, as they are read; empty ones are left out.
+
+    A line is exact but for its end, LF or CRLF. Errors name the path, or the one that is to be shown instead.
+    """
     rest, before = b"", 0
     for block in chain(read_blocks(path), [b"\n"]):
         *lines, rest = (rest + block).split(b"\n")
         for number, line in enumerate(lines, before + 1):
             try:
-                text = line.decode().removeprefix("\ufeff" if number == 1 else "").strip()
+                text = line.removesuffix(b"\r").decode().removeprefix("\ufeff" if number == 1 else "")
             except UnicodeDecodeError as error:
                 raise HireError(
-                    "invalid UTF-8", file=path, line=number, remedy="save the file with UTF-8 encoding"
+                    "invalid UTF-8", file=shown or path, line=number, remedy="save the file with UTF-8 encoding"
                 ) from error
             if text:
                 yield number, text
