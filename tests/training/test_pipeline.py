@@ -190,7 +190,7 @@ def test_embeddings_of_a_file(run: Callable[..., Result], tmp_path: Path) -> Non
 def test_what_cannot_be_is_told_before_the_work(run: Callable[..., Result], tmp_path: Path) -> None:
     for problem, command in (
         (
-            "could not be written",
+            "no such file or directory",
             ("pretrain", "umls-one", "--steps", "3", "-o", tmp_path / "missing" / "x.safetensors"),
         ),
         ("dimensions are odd", ("pretrain", "umls-one", "--dimension", "7", "--model", "complex")),
@@ -279,9 +279,11 @@ def test_damage_is_told(tmp_path: Path) -> None:
         (run / MODEL).write_bytes(damage)
         with pytest.raises(HireError, match=MODEL):
             load(run)
-    (run / CONFIG).write_text("{")
-    with pytest.raises(HireError, match="is not a run"):
-        load(run)
+    config = (run / CONFIG).read_text()
+    for changed in ("{", config.replace('"seed": 0', '"seed": 1')):
+        (run / CONFIG).write_text(changed)
+        with pytest.raises(HireError, match=r"config\.json: is damaged"):
+            load(run)
 
 
 SHORT = ["--steps", "4", "--seed", "5", "--preset", "levels"]

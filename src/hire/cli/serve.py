@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import re
 import socket
@@ -102,6 +103,7 @@ def serve_model(
             f"others can reach {host} without a token",
             remedy="set --token, or pass --open-to-all to allow it",
         )
+    faulthandler.enable()  # a crash in compiled code has its last word, too
     with _bound(host, port) as listener:  # fail before anything slow
         import torch
         import uvicorn

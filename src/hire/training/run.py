@@ -33,7 +33,7 @@ from hire.util.tensors import TRAIN_AGAIN, load_tensors, recorded_checksum, save
 CONFIG, MODEL, CALIBRATION, MEMBERS = "config.json", "model.safetensors", "calibration.json", "members"
 LOCK = ".lock"
 FORMAT = 5
-CALIBRATE_AGAIN = "hire calibrate makes it anew"
+CALIBRATE_AGAIN = "delete it; hire calibrate makes it anew"
 
 
 def fingerprint(dataset: FewShotDataset) -> str:
