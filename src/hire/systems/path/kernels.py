@@ -11,6 +11,7 @@ from hire.util.arrays import FloatArray, IntArray
 from hire.util.compiled import compiled
 
 Flags = NDArray[np.bool_]
+AT_ONCE = 1024  # values that stay in a processor's nearest memory
 
 
 @compiled
@@ -27,15 +28,14 @@ def pass_messages(
 ) -> None:
     """Add up what each edge carries: the state of its source, weighted by its type and its two fan-outs.
 
-    The first axis of states, weights and what arrives is the member, the last one the channel.
+    Rows are channels of all members side by side: the longer they are, the better a processor adds them up.
     """
-    for m in range(len(states)):
-        for edge in range(len(sources)):
-            source, edge_type, target = sources[edge], edge_types[edge], targets[edge]
-            near, far = levels[edge, 0], levels[edge, 1]
-            for c in range(states.shape[2]):
-                carried = weights[m, edge_type, c] * (at_source[m, near, c] * at_target[m, far, c])
-                arrived[m, target, c] += states[m, source, c] * carried
+    for edge in range(len(sources)):
+        source, edge_type, target = sources[edge], edge_types[edge], targets[edge]
+        near, far = levels[edge, 0], levels[edge, 1]
+        for c in range(states.shape[1]):
+            carried = weights[edge_type, c] * (at_source[near, c] * at_target[far, c])
+            arrived[target, c] += states[source, c] * carried
 
 
 @compiled
@@ -55,41 +55,42 @@ def pass_gradients(
     of_at_target: FloatArray,
 ) -> None:
     """Add up the gradients of all inputs of `pass_messages`, given that of its output."""
-    for m in range(len(states)):
-        for edge in range(len(sources)):
-            source, edge_type, target = sources[edge], edge_types[edge], targets[edge]
-            near, far = levels[edge, 0], levels[edge, 1]
-            for c in range(states.shape[2]):
-                gradient, weight = of_arrived[m, target, c], weights[m, edge_type, c]
-                thinned = at_source[m, near, c] * at_target[m, far, c]
-                of_states[m, source, c] += gradient * weight * thinned
-                of_carried = gradient * states[m, source, c]
-                of_weights[m, edge_type, c] += of_carried * thinned
-                of_at_source[m, near, c] += of_carried * weight * at_target[m, far, c]
-                of_at_target[m, far, c] += of_carried * weight * at_source[m, near, c]
+    for edge in range(len(sources)):
+        source, edge_type, target = sources[edge], edge_types[edge], targets[edge]
+        near, far = levels[edge, 0], levels[edge, 1]
+        for c in range(states.shape[1]):
+            gradient, weight = of_arrived[target, c], weights[edge_type, c]
+            thinned = at_source[near, c] * at_target[far, c]
+            of_states[source, c] += gradient * weight * thinned
+            of_carried = gradient * states[source, c]
+            of_weights[edge_type, c] += of_carried * thinned
+            of_at_source[near, c] += of_carried * weight * at_target[far, c]
+            of_at_target[far, c] += of_carried * weight * at_source[near, c]
 
 
 @compiled
-def asinh(values: FloatArray, found: FloatArray, exponents: IntArray) -> None:
+def asinh(values: FloatArray, found: FloatArray) -> None:
     """The inverse hyperbolic sine of values [n], in loops that processors do eight values at a time.
 
-    The logarithm of y = 2^e m with 1 <= m < 2 is e log 2 + 2 artanh((m - 1) / (m + 1)); `exponents` [n] holds e.
+    The logarithm of y = 2^e m with 1 <= m < 2 is e log 2 + 2 artanh((m - 1) / (m + 1)).
     """
     one = np.float32(1)
-    for i in range(values.size):
-        size = abs(values[i])
-        found[i] = size + np.sqrt(size * size + one)
-    bits = found.view(np.int32)
-    for i in range(values.size):
-        exponents[i] = (bits[i] >> 23) - 127
-        bits[i] = (bits[i] & 0x7FFFFF) | 0x3F800000
-    for i in range(values.size):
-        part = (found[i] - one) / (found[i] + one)
-        square = part * part
-        series = np.float32(1 / 9) + square * np.float32(1 / 11)
-        series = np.float32(1 / 5) + square * (np.float32(1 / 7) + square * series)
-        logarithm = np.float32(2) * part * (one + square * (np.float32(1 / 3) + square * series))
-        found[i] = np.copysign(logarithm + np.float32(exponents[i]) * np.float32(0.6931472), values[i])
+    bits, exponents = found.view(np.int32), np.empty(AT_ONCE, np.int32)
+    for start in range(0, values.size, AT_ONCE):
+        end = min(start + AT_ONCE, values.size)
+        for i in range(start, end):
+            size = abs(values[i])
+            found[i] = size + np.sqrt(size * size + one)
+        for i in range(start, end):
+            exponents[i - start] = (bits[i] >> 23) - 127
+            bits[i] = (bits[i] & 0x7FFFFF) | 0x3F800000
+        for i in range(start, end):
+            part = (found[i] - one) / (found[i] + one)
+            square = part * part
+            series = np.float32(1 / 9) + square * np.float32(1 / 11)
+            series = np.float32(1 / 5) + square * (np.float32(1 / 7) + square * series)
+            logarithm = np.float32(2) * part * (one + square * (np.float32(1 / 3) + square * series))
+            found[i] = np.copysign(logarithm + np.float32(exponents[i - start]) * np.float32(0.6931472), values[i])
 
 
 @compiled
@@ -113,8 +114,16 @@ def gelu(values: FloatArray) -> None:
 
 
 @compiled
-def is_in(ordered: IntArray, value: int) -> bool:
-    """Whether a value is among sorted ones."""
+def add_rows(values: FloatArray, row: FloatArray) -> None:
+    """Add a row [columns] to each row of values [n, columns]."""
+    for i in range(len(values)):
+        for column in range(values.shape[1]):
+            values[i, column] += row[column]
+
+
+@compiled
+def find(ordered: IntArray, value: int) -> int:
+    """The position of a value among sorted ones, or -1."""
     low, high = 0, len(ordered)
     while low < high:
         middle = (low + high) // 2
@@ -122,7 +131,71 @@ def is_in(ordered: IntArray, value: int) -> bool:
             low = middle + 1
         else:
             high = middle
-    return low < len(ordered) and ordered[low] == value
+    return low if low < len(ordered) and ordered[low] == value else -1
+
+
+@compiled
+def compare(
+    entities: IntArray,
+    offsets: IntArray,
+    edge_types: IntArray,
+    counts: IntArray,
+    fewer: IntArray,
+    left: IntArray,
+    hidden: Flags,
+    idf: FloatArray,
+    popularity: FloatArray,
+    profiles: FloatArray,
+    head_keys: IntArray,
+    head_shares: FloatArray,
+    tail_keys: IntArray,
+    tail_shares: FloatArray,
+    entity_count: int,
+    type_offsets: IntArray,
+    types: IntArray,
+    has_type: Flags,
+    found: NDArray[Any],
+    counted: FloatArray,
+) -> None:
+    """Compare entities with reference heads and tails; `ReferenceEvidence._compare` says what is found, all zero now.
+
+    Profiles of the entities are in compressed rows; those of the references [edge types, 2 * shots] have length 1.
+    """
+    shots = profiles.shape[1] // 2
+    products, common = np.zeros(2 * shots, np.float32), np.zeros(2 * shots, np.bool_)
+    for i in range(len(entities)):
+        entity = entities[i]
+        products[:] = 0
+        square = np.float32(0)
+        for entry in range(offsets[entity], offsets[entity + 1]):
+            edge_type, count = edge_types[entry], counts[entry]
+            if hidden[edge_type]:
+                continue
+            if len(fewer):
+                position = find(fewer, entry)
+                count = left[position] if position >= 0 else count
+            value = np.float32(np.log1p(np.float32(count))) * idf[edge_type]
+            square += value * value
+            counted[i, 2] += count * popularity[edge_type]
+            counted[i, 3] += count
+            for column in range(2 * shots):
+                products[column] += value * profiles[edge_type, column]
+        length = np.sqrt(max(square, np.float32(1e-12)))
+        common[:] = False
+        for position in range(type_offsets[entity], type_offsets[entity + 1]):
+            for column in range(2 * shots):
+                common[column] |= has_type[types[position], column]
+        for shot in range(shots):
+            for side in range(2):
+                found[side, 0, i, shot] = products[side * shots + shot] / length
+                counted[i, side] += np.float32(common[side * shots + shot]) / np.float32(shots)
+            key = shot * entity_count + entity
+            position = find(head_keys, key)
+            if position >= 0:
+                found[0, 1, i, shot] = head_shares[position]
+            position = find(tail_keys, key)
+            if position >= 0:
+                found[1, 1, i, shot] = tail_shares[position]
 
 
 @compiled
@@ -165,7 +238,7 @@ def second_hop(
             end = position[targets[edge]]
             if end < 0 or hidden[edge_types[edge]] or not (everything or wanted[query, end]):
                 continue
-            if len(removed) and is_in(removed, edge):
+            if len(removed) and find(removed, edge) >= 0:
                 continue
             if cells[query, end] < 0:
                 cells[query, end] = nodes
