@@ -11,7 +11,6 @@ from hire.util.arrays import FloatArray, IntArray
 from hire.util.compiled import compiled
 
 Flags = NDArray[np.bool_]
-AT_ONCE = 1024  # values that stay in a processor's nearest memory
 
 
 @compiled
@@ -69,28 +68,26 @@ def pass_gradients(
 
 
 @compiled
-def asinh(values: FloatArray, found: FloatArray) -> None:
+def asinh(values: FloatArray, found: FloatArray, exponents: IntArray) -> None:
     """The inverse hyperbolic sine of values [n], in loops that processors do eight values at a time.
 
-    The logarithm of y = 2^e m with 1 <= m < 2 is e log 2 + 2 artanh((m - 1) / (m + 1)).
+    The logarithm of y = 2^e m with 1 <= m < 2 is e log 2 + 2 artanh((m - 1) / (m + 1)); `exponents` [n] holds e.
     """
     one = np.float32(1)
-    bits, exponents = found.view(np.int32), np.empty(AT_ONCE, np.int32)
-    for start in range(0, values.size, AT_ONCE):
-        end = min(start + AT_ONCE, values.size)
-        for i in range(start, end):
-            size = abs(values[i])
-            found[i] = size + np.sqrt(size * size + one)
-        for i in range(start, end):
-            exponents[i - start] = (bits[i] >> 23) - 127
-            bits[i] = (bits[i] & 0x7FFFFF) | 0x3F800000
-        for i in range(start, end):
-            part = (found[i] - one) / (found[i] + one)
-            square = part * part
-            series = np.float32(1 / 9) + square * np.float32(1 / 11)
-            series = np.float32(1 / 5) + square * (np.float32(1 / 7) + square * series)
-            logarithm = np.float32(2) * part * (one + square * (np.float32(1 / 3) + square * series))
-            found[i] = np.copysign(logarithm + np.float32(exponents[i - start]) * np.float32(0.6931472), values[i])
+    for i in range(values.size):
+        size = abs(values[i])
+        found[i] = size + np.sqrt(size * size + one)
+    bits = found.view(np.int32)
+    for i in range(values.size):
+        exponents[i] = (bits[i] >> 23) - 127
+        bits[i] = (bits[i] & 0x7FFFFF) | 0x3F800000
+    for i in range(values.size):
+        part = (found[i] - one) / (found[i] + one)
+        square = part * part
+        series = np.float32(1 / 9) + square * np.float32(1 / 11)
+        series = np.float32(1 / 5) + square * (np.float32(1 / 7) + square * series)
+        logarithm = np.float32(2) * part * (one + square * (np.float32(1 / 3) + square * series))
+        found[i] = np.copysign(logarithm + np.float32(exponents[i]) * np.float32(0.6931472), values[i])
 
 
 @compiled

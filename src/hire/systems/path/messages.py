@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -58,7 +59,8 @@ class _Asinh(torch.autograd.Function):
         (values,) = inputs
         ctx.save_for_backward(values)
         found = torch.empty_like(values)
-        kernels.asinh(values.detach().numpy().reshape(-1), found.numpy().reshape(-1))
+        flat = values.detach().numpy().reshape(-1)
+        kernels.asinh(flat, found.numpy().reshape(-1), np.empty(len(flat), np.int32))
         return found
 
     @staticmethod

@@ -147,7 +147,7 @@ class PathNetwork(nn.Module):
         bias = self.of_pairs.get_parameter("bias").flatten()
         described = torch.addmm(bias, tails.features, side_by_side(of_features))
         described = by_member(torch.addmm(described, profile, of_each_member(of_profile)), self.settings.members)
-        return Described(described[..., 1:].flatten(1), described[..., 0])
+        return Described(described[..., 1:].flatten(1), described[..., 0].contiguous())
 
     def score(
         self,

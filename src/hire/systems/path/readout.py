@@ -7,6 +7,8 @@ here. The values of all members lie side by side in the row of a pair.
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -15,13 +17,20 @@ from torch import Tensor
 
 from hire.systems.path import kernels
 from hire.systems.path.walks import Walks
+from hire.util.arrays import FloatArray
 
 
-class Described(NamedTuple):
+@dataclass(frozen=True)
+class Described:
     """What tails themselves add to the first layer: to its units, and to the score itself."""
 
     units: Tensor  # [tails, members * width]
     linear: Tensor  # [tails, members]
+
+    @cached_property
+    def summed(self) -> Tensor:
+        """What is added to the sum of the members' scores, [tails]."""
+        return self.linear.sum(dim=1)
 
 
 class Inputs(NamedTuple):
@@ -32,7 +41,19 @@ class Inputs(NamedTuple):
     of_state: Tensor  # [members, channels, outputs]: of tails that were reached before the last hop
 
 
-class ReadOut(NamedTuple):
+class Summed(NamedTuple):
+    """Weights of a read-out as they are needed without gradients, for the sum of the members' scores."""
+
+    linear: tuple[Tensor, Tensor, Tensor]  # of features, of what arrives and of the state, for the score itself
+    of_features: Tensor  # [pair features, members * width]
+    of_state: Tensor  # [members * channels, members * width]
+    hidden_bias: FloatArray  # [members * width]
+    last: Tensor  # [members * width]
+    last_bias: Tensor  # []
+
+
+@dataclass(frozen=True)
+class ReadOut:
     """The weights of each member: the first layer, which also adds to the score itself, a hidden layer, the last."""
 
     linear: Inputs  # of the score itself, one output
@@ -42,6 +63,22 @@ class ReadOut(NamedTuple):
     last: Tensor  # [members, width]
     last_bias: Tensor  # [members]
     dropout: float
+
+    @cached_property
+    def summed(self) -> Summed:
+        """The same weights for the sum over the members."""
+        return Summed(
+            (
+                self.linear.of_features.sum(dim=0)[:, 0],
+                self.linear.of_arrived.flatten(),
+                self.linear.of_state.flatten(),
+            ),
+            side_by_side(self.units.of_features),
+            of_each_member(self.units.of_state),
+            self.hidden_bias.flatten().numpy(),
+            self.last.flatten(),
+            self.last_bias.sum(),
+        )
 
 
 def side_by_side(weights: Tensor) -> Tensor:
@@ -98,27 +135,26 @@ def _plain(weights: ReadOut, described: Described, walks: Walks, arrived: Tensor
 
 def _compiled(weights: ReadOut, described: Described, walks: Walks, arrived: Tensor, state: Tensor) -> Tensor:
     """The same without gradients, on a CPU: summed over the members, in memory that is kept, without products by 0."""
-    members, width = weights.last.shape
+    (members, width), summed = weights.last.shape, weights.summed
     stays = walks.stays[-1]
     before = (stays >= 0).nonzero()[:, 0]  # positions of tails that were reached before the last hop: few
     state = state.index_select(0, stays.index_select(0, before))
 
-    own = weights.linear
-    linear = torch.addmv(_of(described.linear.sum(dim=1), walks), walks.pairs, own.of_features.sum(dim=0)[:, 0])
-    linear.index_add_(0, walks.reached, arrived @ own.of_arrived.flatten())
-    linear.index_add_(0, walks.reached.index_select(0, before), state @ own.of_state.flatten())
+    of_features, of_arrived, of_state = summed.linear
+    linear = torch.addmv(_of(described.summed, walks), walks.pairs, of_features)
+    linear.index_add_(0, walks.reached, arrived @ of_arrived)
+    linear.index_add_(0, walks.reached.index_select(0, before), state @ of_state)
 
-    own = weights.units
     units = _space("units", len(walks.pairs), members * width)
-    torch.addmm(_of(described.units, walks), walks.pairs, side_by_side(own.of_features), out=units)
-    of_walks = _times(arrived, own.of_arrived, _space("walks", len(arrived), members * width))
-    of_walks.index_add_(0, before, state @ of_each_member(own.of_state))
+    torch.addmm(_of(described.units, walks), walks.pairs, summed.of_features, out=units)
+    of_walks = _times(arrived, weights.units.of_arrived, _space("walks", len(arrived), members * width))
+    of_walks.index_add_(0, before, state @ summed.of_state)
     units.index_add_(0, walks.reached, of_walks)
     kernels.gelu(units.numpy().reshape(-1))
     hidden = _times(units, weights.hidden, _space("hidden", len(units), members * width))
-    kernels.add_rows(hidden.numpy(), weights.hidden_bias.flatten().numpy())
+    kernels.add_rows(hidden.numpy(), summed.hidden_bias)
     kernels.gelu(hidden.numpy().reshape(-1))
-    return (linear.addmv_(hidden, weights.last.flatten()) + weights.last_bias.sum())[None] / members
+    return (linear.addmv_(hidden, summed.last) + summed.last_bias)[None] / members
 
 
 def _times(inputs: Tensor, weights: Tensor, found: Tensor) -> Tensor:
