@@ -36,7 +36,7 @@ def test_what_is_needed_grows_with_the_sizes(umls: FewShotDataset) -> None:
 
 def test_a_training_that_cannot_fit_leaves_nothing_behind(tmp_path: Path) -> None:
     for changes in ({"hire.model.dimension": 65_536}, {"hire.training.tasks": 10_000_000}):
-        with pytest.raises(HireError, match="this training needs .* MiB of memory or more"):
+        with pytest.raises(HireError, match=r"this training needs .* MiB of memory or more"):
             train_run("umls-one", tmp_path / "run", preset("levels").changed(changes))
         assert not (tmp_path / "run").exists()
 

@@ -37,7 +37,7 @@ def check_embeddings(dataset: FewShotDataset, settings: EmbeddingSettings) -> No
 def training_needs(dataset: FewShotDataset, settings: Any) -> dict[str, int]:
     """Bytes by what needs them, as far as a system has the usual settings; fewer than it will really take."""
     given: dict[str, Any] = {path: value for path, value in items(settings) if isinstance(value, int | tuple)}
-    needs = {}
+    needs: dict[str, int] = {}
     if "embedding.dimension" in given:
         needs |= _embedding(dataset, given["embedding.dimension"])
     dimension = given.get("model.dimension", 0)

@@ -93,7 +93,7 @@ def check_address_limit() -> None:
         return
     if limit < LEAST_LIMIT:
         raise HireError(
-            f"the limit on the memory of this process is {limit // MIB:,} MiB; at least {LEAST_LIMIT // MIB:,} are needed",
+            f"the memory of this process is limited to {limit // MIB:,} MiB; at least {LEAST_LIMIT // MIB:,} are needed",
             remedy="raise it (ulimit -v)",
         )
     # The default pool reserves a gigabyte of address space in advance, whether it is needed or not.
@@ -107,8 +107,9 @@ def check_fits(what: str, needs: Mapping[str, int], remedy: str) -> None:
         return
     largest = sorted(needs, key=lambda part: -needs[part])[:3]
     parts = ", ".join(f"{part} {needs[part] // MIB:,} MiB" for part in largest)
+    parts += f", and {RESERVE // MIB:,} MiB for the libraries"
     raise HireError(
-        f"{what} needs {needed // MIB:,} MiB of memory or more ({parts}, and {RESERVE // MIB:,} MiB for the libraries), "
+        f"{what} needs {needed // MIB:,} MiB of memory or more ({parts}), "
         f"but {available.bound} leaves {available.bytes_ // MIB:,} MiB",
         remedy=remedy,
     )
