@@ -152,8 +152,7 @@ def write_answers(
     """
     output = Output(target, about, resume)
     output.skip(heads)
-    with track("Predicting", heads.count()) as advance, output:
-        advance(output.heads)
+    with track("Predicting", heads.count(), before=output.heads) as advance, output:
         if not output.size:
             output.write(form.header)
         for head, answers in answers_for(relation, heads, question, output.heads):

@@ -21,6 +21,7 @@ from hire.systems.registry import system_class
 from hire.training.card import write_card
 from hire.training.embedding import embeddings_of, load_embeddings
 from hire.training.loop import STATE, Entry, Stage, train
+from hire.training.needs import check_training
 from hire.training.run import CONFIG, MEMBERS, MODEL, read_config, restore, run_config, save_system
 from hire.training.settings import RunSettings, preset
 from hire.util.settings import items
@@ -50,6 +51,7 @@ def train_run(
     run, settings, where = Path(run), settings or preset(), device_named(device)
     dataset = open_dataset(source)
     _check_dev(dataset)
+    check_training(dataset, settings.system, settings.settings)
     config = run_config(dataset, str(source), settings, embeddings)
     if resume:
         _check_same(run, config)
