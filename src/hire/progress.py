@@ -27,19 +27,24 @@ class Advance(Protocol):
 
 
 @contextmanager
-def track(description: str, total: float | None = None, *, bytes_: bool = False) -> Iterator[Advance]:
-    """Report the progress of a block of work, which calls the yielded function with the amount done."""
+def track(
+    description: str, total: float | None = None, *, before: float = 0.0, bytes_: bool = False
+) -> Iterator[Advance]:
+    """Report the progress of a block of work, which calls the yielded function with the amount done.
+
+    What was done `before`, by a run that is resumed, says nothing about the speed of this one.
+    """
     if not _shown:
         yield lambda done, note="": None
     elif sys.stderr.isatty():
-        with _bar(description, total, bytes_) as advance:
+        with _bar(description, total, before, bytes_) as advance:
             yield advance
     else:
-        yield _lines(description, total)
+        yield _lines(description, total, before)
 
 
 @contextmanager
-def _bar(description: str, total: float | None, bytes_: bool) -> Iterator[Advance]:
+def _bar(description: str, total: float | None, before: float, bytes_: bool) -> Iterator[Advance]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -54,13 +59,13 @@ def _bar(description: str, total: float | None, bytes_: bool) -> Iterator[Advanc
     note_column = TextColumn("{task.fields[note]}")
     columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn(), note_column)
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(description, total=total, note="")
+        task = progress.add_task(description, total=total, completed=int(before), note="")
         yield lambda done, note="": progress.update(task, advance=done, note=note)
 
 
-def _lines(description: str, total: float | None) -> Advance:
+def _lines(description: str, total: float | None, before: float) -> Advance:
     start = last = time.monotonic()
-    done_so_far = 0.0
+    done_so_far = before
 
     def advance(done: float, note: str = "") -> None:
         nonlocal last, done_so_far
@@ -71,7 +76,7 @@ def _lines(description: str, total: float | None) -> Advance:
         last = now
         note = note and f", {note}"
         if total:
-            left = (now - start) * max(0.0, total / max(done_so_far, 1e-9) - 1)
+            left = (now - start) * max(0.0, total - done_so_far) / max(done_so_far - before, 1e-9)
             print(f"{description}: {done_so_far / total:.0%}, {left:.0f} s left{note}", file=sys.stderr, flush=True)
         else:
             print(f"{description}: {done_so_far:,.0f}{note}", file=sys.stderr, flush=True)

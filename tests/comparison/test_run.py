@@ -277,7 +277,7 @@ def test_the_command_line(run: Callable[..., Result], tmp_path: Path) -> None:
     for wrong, message in (
         (("--systems", "hiro"), "did you mean 'hire'"),
         (("--systems", ","), "at least one"),
-        (("--shots", "1,x"), "not numbers"),
+        (("--shots", "1,x"), "not a valid integer"),
         (("--recipe", "secret"), "'published', 'common'"),
         (("--budget", "0"), "--budget"),
     ):

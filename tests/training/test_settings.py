@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from hire.embeddings.settings import EmbeddingSettings
 from hire.errors import HireError
+from hire.sampling.task_pool import TaskShares
+from hire.systems.hire.settings import HireModelSettings
 from hire.systems.registry import BUILT_IN, describe, system_names
 from hire.training.settings import PRESETS, RunSettings, preset, read_settings
 from hire.util.settings import items, parse_assignment, paths
@@ -23,8 +26,10 @@ def test_every_setting_of_every_system_can_be_set(name: str) -> None:
     for path, value in items(settings.settings):
         if isinstance(value, bool):
             other: object = not value
-        elif isinstance(value, int | float):
+        elif isinstance(value, int):
             other = value + 1
+        elif isinstance(value, float):
+            other = value / 2 or 0.5
         elif isinstance(value, tuple):
             other = (2,)
         else:
@@ -64,6 +69,16 @@ def test_settings_of_members_may_be_named_in_short() -> None:
         ("model.decoder", "mtransx", "cannot be 'mtransx'"),
         ("training.shots", ["a"], "cannot be"),
         ("model.residual", 1, "cannot be 1"),
+        ("training.steps", 0, "cannot be 0"),
+        ("model.dimension", 10**9, "cannot be 1000000000"),
+        ("training.seed", 2**63, "cannot be 9223372036854775808"),
+        ("model.margin", float("nan"), "cannot be nan"),
+        ("optimizer.learning_rate", float("inf"), "cannot be inf"),
+        ("model.context_weight", 1e38, "cannot be 1e\\+38"),
+        ("model.drop_path", 1.0, "cannot be 1.0"),
+        ("training.shots", [1, 0], "cannot be"),
+        ("model.margin", 10**400, "cannot be 1000"),
+        ("training.shares", {"train": 0, "background": 0, "types": 0}, "all shares of tasks are 0"),
     ],
 )
 def test_what_cannot_be_set_is_told(path: str, value: object, message: str) -> None:
@@ -117,3 +132,31 @@ def test_a_recipe_is_a_preset_or_changes_of_the_defaults() -> None:
     assert RunSettings.of_recipe("hire", "common") == preset("fast") == RunSettings.of("hire")
     assert RunSettings.of_recipe("metar", "published").settings.model.loss == "margin"
     assert RunSettings.of_recipe("popularity", "published") == RunSettings.of("popularity")
+
+
+def test_python_is_checked_like_files() -> None:
+    for make in (
+        lambda: HireModelSettings(dimension=0),
+        lambda: EmbeddingSettings(learning_rate=float("nan")),
+        lambda: TaskShares(0, 0, 0),
+    ):
+        with pytest.raises(HireError) as caught:
+            make()
+        assert caught.value.problems[0].remedy
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_every_number_has_a_range(name: str) -> None:
+    found = describe(name)
+    for path, value in found["settings"].items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        number = number or (isinstance(value, list) and isinstance(value[0], int))
+        assert not number or any(word in found["allowed"][path] for word in ("from ", "above ")), path
+
+
+@pytest.mark.parametrize(
+    "members", [3, [], {"hire": 3}, {"hire": {"settings": 3}}, {"hire": {"weight": "x"}}, {"hire": {"weight": 1e99}}]
+)
+def test_members_that_are_none_are_told(members: object) -> None:
+    with pytest.raises(HireError):
+        RunSettings.of("ensemble", {"members": members})

@@ -20,8 +20,11 @@ from hire.cli.reproduce import reproduce
 from hire.cli.serve import serve
 from hire.cli.train import evaluate, pretrain, systems, train
 from hire.errors import HireError
+from hire.util.memory import check_address_limit
 
 EXIT_BAD_INPUT = 2
+NO_WORK = {"-h", "--help", "--version"}
+OUT_OF_MEMORY = "error: out of memory\n       close other programs, or use a smaller graph, dimension or batch"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -65,6 +68,8 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
+        if not NO_WORK & set(sys.argv[1:] if arguments is None else arguments):
+            check_address_limit()
         hire.main(arguments, prog_name="hire", standalone_mode=False)
     except HireError as error:
         for problem in error.problems:
@@ -79,7 +84,12 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo("error: interrupted; run again with --resume to continue, where the command has it", err=True)
         sys.exit(EXIT_BAD_INPUT)
     except MemoryError:
-        click.echo("error: out of memory\n       close other programs, or use a smaller graph", err=True)
+        click.echo(OUT_OF_MEMORY, err=True)
+        sys.exit(EXIT_BAD_INPUT)
+    except RuntimeError as error:
+        if "allocate memory" not in str(error):  # how the tensor library says it
+            raise
+        click.echo(OUT_OF_MEMORY, err=True)
         sys.exit(EXIT_BAD_INPUT)
     except UnicodeEncodeError as error:
         click.echo(f"error: {ascii(error.object)[:200]} is not valid UTF-8\n       encode it as UTF-8", err=True)

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hire.cli.options import device_option
-from hire.cli.output import POSITIVE, json_option, option, print_json, print_table
+from hire.cli.options import FEW, MINUTES, SHOTS, device_option
+from hire.cli.output import json_option, option, print_json, print_table
 
 if TYPE_CHECKING:
     from hire.comparison.run import Bench, Outcome
     from hire.comparison.table import Comparison
 
 RECIPES = ("published", "common")
-MINUTES = click.FloatRange(0, min_open=True)
 
 
 def names(_context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
@@ -34,11 +33,8 @@ def recipe_names(context: click.Context, parameter: click.Parameter, value: str)
 
 
 def numbers(context: click.Context, parameter: click.Parameter, value: str) -> tuple[int, ...]:
-    """Whole numbers from 1 on with commas between them."""
-    found = names(context, parameter, value)
-    if not all(number.isdecimal() and int(number) for number in found):
-        raise click.BadParameter(f"{value!r} are not numbers from 1 on, such as 1,3,5", param=parameter)
-    return tuple(map(int, found))
+    """Whole numbers with commas between them."""
+    return tuple(SHOTS(number, parameter, context) for number in names(context, parameter, value))
 
 
 budget_option = click.option(
@@ -47,7 +43,7 @@ budget_option = click.option(
     metavar="MINUTES",
     help="Most minutes of training for each run; the tables say what it cut.",
 )
-seeds_option = option("--seeds", type=POSITIVE, default=3, help="How many seeds to train, from 0 on.")
+seeds_option = option("--seeds", type=FEW, default=3, help="How many seeds to train, from 0 on.")
 
 
 @click.command()
@@ -63,7 +59,7 @@ seeds_option = option("--seeds", type=POSITIVE, default=3, help="How many seeds 
 )
 @option("--shots", callback=numbers, default="1,3,5", metavar="K,...", help="Numbers of references.")
 @seeds_option
-@option("--draws", type=POSITIVE, help="Draw the references at random, so many times, instead of taking the first.")
+@option("--draws", type=FEW, help="Draw the references at random, so many times, instead of taking the first.")
 @budget_option
 @option("--split", type=click.Choice(["dev", "test"]), default="test", help="Whose tasks to rank.")
 @option(

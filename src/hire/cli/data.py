@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hire.cli.output import NATURAL, POSITIVE, bar, json_option, option, print_json, print_table
+from hire.cli.options import POSITIVE, SEED, SHOTS, FiniteRange
+from hire.cli.output import bar, json_option, option, print_json, print_table
 
 if TYPE_CHECKING:
     from hire.data.build import BuildReport
@@ -156,11 +157,11 @@ def _columns_option(_context: click.Context, _parameter: click.Parameter, value:
 @option("--page-size", type=POSITIVE, default=10_000, help="Rows per request to a SPARQL endpoint.")
 @option(
     "--timeout",
-    type=click.FloatRange(0, 86_400, min_open=True),
+    type=FiniteRange(0, 86_400, min_open=True),
     default=60.0,
     help="Seconds to wait for a response of a SPARQL endpoint.",
 )
-@option("--retries", type=NATURAL, default=5, help="Retries of a failed request to a SPARQL endpoint.")
+@option("--retries", type=click.IntRange(0, 1_000), default=5, help="Retries of a failed request to a SPARQL endpoint.")
 @option("--more-than", type=POSITIVE, default=50, help="Relations with more triples than this become tasks.")
 @option("--fewer-than", type=POSITIVE, default=500, help="Relations with fewer triples than this become tasks.")
 @option("--split", default="51:5:11", callback=_split_option, help="Proportions of train:dev:test tasks.")
@@ -171,7 +172,7 @@ def _columns_option(_context: click.Context, _parameter: click.Parameter, value:
     help="Candidates of a task: entities of the same types as its tails (type), its tails (range), or all entities. "
     "auto: type if entities have types, otherwise all.",
 )
-@option("--seed", type=NATURAL, default=0, help="Random seed of the split.")
+@option("--seed", type=SEED, default=0, help="Random seed of the split.")
 @click.option("--strict", is_flag=True, help="Treat duplicates, byte order marks and CRLF line endings as errors.")
 @json_option
 def build(sources: tuple[str, ...], output: Path, overwrite: bool, strict: bool, as_json: bool, **options: Any) -> None:
@@ -297,7 +298,7 @@ def export(dataset: str, output: Path, overwrite: bool) -> None:
 
 @data.command()
 @click.argument("dataset")
-@option("--shots", type=POSITIVE, default=3, help="References per episode.")
+@option("--shots", type=SHOTS, default=3, help="References per episode.")
 @option("--episodes", type=click.IntRange(1, 1000), default=3, help="Number of episodes.")
 @option(
     "--regime",
@@ -305,7 +306,7 @@ def export(dataset: str, output: Path, overwrite: bool) -> None:
     default="tasks",
     help="Draw from the train tasks, or from background relations too.",
 )
-@option("--seed", type=NATURAL, default=0, help="Random seed.")
+@option("--seed", type=SEED, default=0, help="Random seed.")
 @click.option("--picture", type=click.Path(path_type=Path), help="Also draw the context as an SVG picture.")
 @json_option
 def sample(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hire.cli.output import NATURAL, POSITIVE, option, print_table
+from hire.cli.options import POSITIVE, SEED
+from hire.cli.output import option, print_table
 from hire.cli.serve import serve_model
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ DATASET, RELATION, SHOTS = "umls-one", "part_of", 3
 @option("-o", "--output", type=click.Path(path_type=Path), default=Path("runs/demo"), help="The folder of the run.")
 @option("--steps", type=POSITIVE, default=100, help="Number of training steps of HiRe.")
 @option("--path-steps", type=POSITIVE, default=60, help="Number of training steps of the path level.")
-@option("--seed", type=NATURAL, default=0, help="Random seed.")
+@option("--seed", type=SEED, default=0, help="Random seed.")
 @click.option("--serve", is_flag=True, help="Serve the run at the end, for the browser.")
 def demo(output: Path, steps: int, path_steps: int, seed: int, serve: bool) -> None:
     """Ask about a relation without training, then train on the bundled dataset, compare, and ask again.

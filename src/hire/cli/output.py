@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
-NATURAL, POSITIVE = click.IntRange(0), click.IntRange(1)
-
 option = partial(click.option, show_default=True)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hire.cli.options import device_option
-from hire.cli.output import POSITIVE, bar, json_option, option, print_json, print_table
+from hire.cli.options import FEW, POSITIVE, SHARE, SHOTS, device_option
+from hire.cli.output import bar, json_option, option, print_json, print_table
 from hire.errors import HireError
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ name_option = click.option(
 facts_option = click.option(
     "--facts", type=path, help="Table of facts (head, relation, tail) about entities that are new since training."
 )
-SHARE = click.FloatRange(0, 1)
 
 
 def _taught(
@@ -259,11 +258,11 @@ def print_evidence(content: dict[str, Any], speaks_for: bool) -> None:
 @run_argument
 @click.option(
     "--shots",
-    type=POSITIVE,
+    type=SHOTS,
     multiple=True,
     help="Number of references to calibrate for; may be repeated [default: 1, 3, 5].",
 )
-@option("--draws", type=POSITIVE, default=3, help="Random sets of references per task.")
+@option("--draws", type=FEW, default=3, help="Random sets of references per task.")
 @option(
     "--candidates",
     "among",

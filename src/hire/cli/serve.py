@@ -12,8 +12,8 @@ from pathlib import Path
 
 import click
 
-from hire.cli.options import device_option
-from hire.cli.output import POSITIVE, option
+from hire.cli.options import FEW, FiniteRange, device_option
+from hire.cli.output import option
 from hire.errors import HireError
 
 STATE = "relations.sqlite"
@@ -33,10 +33,10 @@ SECONDS_TO_END = 5  # for requests in progress when the service is stopped
     help="File for the taught relations [default: in the run folder, or beside the graph].",
 )
 @click.option("--dataset", help="The dataset, if it has moved since training.")
-@option("--threads", type=POSITIVE, help="Model calls at once [default: one per core].")
+@option("--threads", type=FEW, help="Model calls at once [default: one per core].")
 @option(
     "--timeout",
-    type=click.FloatRange(0, 3_600, min_open=True),
+    type=FiniteRange(0, 3_600, min_open=True),
     default=30.0,
     help="Time limit of a request, in seconds.",
 )

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from hire.cli.options import device_option
-from hire.cli.output import NATURAL, POSITIVE, json_option, option, print_json, print_table
+from hire.cli.options import FEW, MINUTES, POSITIVE, SEED, SHOTS, SIZE, device_option
+from hire.cli.output import json_option, option, print_json, print_table
 
 EMBEDDINGS = ("transe", "transh", "transd", "distmult", "complex", "complex-n3")
 PRESETS = ("best", "levels", "fast", "paper")
@@ -19,9 +19,9 @@ RECIPES = ("published", "common")
 @click.argument("dataset")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="A file for them, besides the cache.")
 @option("--model", type=click.Choice(EMBEDDINGS), default="transe", help="How triples are scored.")
-@option("--dimension", type=POSITIVE, default=100, help="Dimension of the embeddings.")
+@option("--dimension", type=SIZE, default=100, help="Dimension of the embeddings.")
 @option("--steps", type=POSITIVE, help="Number of training steps [default: that of the presets].")
-@option("--seed", type=NATURAL, default=0, help="Random seed.")
+@option("--seed", type=SEED, default=0, help="Random seed.")
 @device_option
 @json_option
 def pretrain(
@@ -79,12 +79,12 @@ def pretrain(
 @click.option("--config", type=click.Path(path_type=Path), help="A TOML file of settings, in the form of a preset.")
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="One setting; may be repeated.")
 @option("--steps", type=POSITIVE, help="Number of training steps: --set training.steps=N.")
-@option("--shots", type=POSITIVE, multiple=True, help="References in training; may be repeated, for several K.")
-@option("--seed", type=NATURAL, help="Random seed of everything.")
+@option("--shots", type=SHOTS, multiple=True, help="References in training; may be repeated, for several K.")
+@option("--seed", type=SEED, help="Random seed of everything.")
 @option("--embeddings", type=click.Path(path_type=Path), help="A file of hire pretrain to start from.")
-@option("--max-minutes", type=click.FloatRange(0, min_open=True), help="Stop after this time; --resume continues.")
+@option("--max-minutes", type=MINUTES, help="Stop after this time; --resume continues.")
 @device_option
-@option("--threads", type=POSITIVE, default=1, help="Threads of tensor operations; batches are drawn by another one.")
+@option("--threads", type=FEW, default=1, help="Threads of tensor operations; batches are drawn by another one.")
 @click.option("--tensorboard", is_flag=True, help="Also write the metrics for TensorBoard (an extra).")
 @click.option("--resume", is_flag=True, help="Continue the run where it stopped.")
 @option("--calibrate/--no-calibrate", default=True, help="Find out at the end what scores mean, as confidences.")
@@ -163,12 +163,12 @@ def _settings(
 @click.argument("model")
 @click.option("--dataset", help="Where the dataset is now, if it is not where it was at training.")
 @option("--split", type=click.Choice(["train", "dev", "test"]), default="dev", help="Whose tasks to rank.")
-@option("--shots", type=POSITIVE, default=5, help="References of each task: its first K triples.")
+@option("--shots", type=SHOTS, default=5, help="References of each task: its first K triples.")
 @option(
     "--candidates", type=click.Choice(["task", "all"]), default="task", help="Rank among the task's, or all entities."
 )
-@option("--draws", type=POSITIVE, help="Draw the references at random instead, so many times.")
-@option("--seed", type=NATURAL, default=0, help="Random seed of the draws and the intervals.")
+@option("--draws", type=FEW, help="Draw the references at random instead, so many times.")
+@option("--seed", type=SEED, default=0, help="Random seed of the draws and the intervals.")
 @device_option
 @json_option
 def evaluate(
@@ -254,9 +254,13 @@ def systems(name: str | None, as_json: bool) -> None:
     rows = [(each["name"], each["summary"], each["paper"], ", ".join(each["capabilities"])) for each in found]
     print_table("Few-shot systems", ["name", "what it does", "paper", "capabilities"], rows)
     if name:
-        about = found[0]["about_settings"]
-        settings = [(path, str(value), about.get(path, "")) for path, value in found[0]["settings"].items()]
-        print_table(f"Settings of {name}, for --set and --config", ["setting", "default", "what it is"], settings)
+        about, allowed = found[0]["about_settings"], found[0]["allowed"]
+        settings = [
+            (path, str(value), allowed.get(path, ""), about.get(path, ""))
+            for path, value in found[0]["settings"].items()
+        ]
+        columns = ["setting", "default", "allowed", "what it is"]
+        print_table(f"Settings of {name}, for --set and --config", columns, settings)
         return
     for capability, meaning in CAPABILITIES.items():
         click.echo(f"{capability}: {meaning}")

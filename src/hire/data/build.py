@@ -20,6 +20,8 @@ from hire.data.vocabulary import StringTable, Vocabulary
 from hire.errors import HireError, Problem
 from hire.progress import track
 from hire.util.arrays import IntArray
+from hire.util.ranges import Natural, Seed
+from hire.util.settings import Settings
 
 Candidates = Literal["auto", "type", "range", "all"]
 
@@ -27,16 +29,16 @@ NAME_PATTERN = "concept:{type}:{name}"  # names of this form, as in NELL, tell t
 
 
 @dataclass(frozen=True)
-class BuildSettings:
+class BuildSettings(Settings):
     """Which relations become tasks, and how."""
 
     name: str
-    more_than: int = 50  # triples of a task
-    fewer_than: int = 500  # triples of a task
+    more_than: Natural = 50  # triples of a task
+    fewer_than: Natural = 500  # triples of a task
     split: tuple[int, int, int] = (51, 5, 11)  # train : dev : test, the proportions of NELL-One
     candidates: Candidates = "auto"  # by type if entities have types, otherwise all entities
     type_pattern: str | None = None  # finds the type in a name, such as `concept:{type}:{name}`
-    seed: int = 0
+    seed: Seed = 0
     tasks: bool = True  # without tasks, all relations stay in the background graph
 
 

@@ -7,23 +7,25 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from hire.embeddings.scores import EmbeddingName
+from hire.util.ranges import Batch, Count, Rate, Seed, Size, Weight
+from hire.util.settings import Settings
 
 
 @dataclass(frozen=True)
-class EmbeddingSettings:
+class EmbeddingSettings(Settings):
     """How embeddings are learned."""
 
     model: EmbeddingName = "transe"  # the score function
-    dimension: int = 100  # of entities and relations
-    batch_size: int = 1024  # triples in a step
-    negatives: int = 512  # entities drawn for each batch, shared by all of its triples
-    steps: int = 20_000  # at most
-    epochs: int = 100  # over all triples, in both directions, at most: a small graph needs fewer steps
-    learning_rate: float = 6e-2  # of row-wise Adam, falling linearly to 2%
-    margin: float = 9.0  # of the translational models
-    adversarial: float = 1.0  # how much the harder negatives count more
-    regularization: float = 1e-3  # of distmult and complex-n3, on the cubes of absolute values
-    seed: int = 0  # of initial weights and batches
+    dimension: Size = 100  # of entities and relations
+    batch_size: Batch = 1024  # triples in a step
+    negatives: Batch = 512  # entities drawn for each batch, shared by all of its triples
+    steps: Count = 20_000  # at most
+    epochs: Count = 100  # over all triples, in both directions, at most: a small graph needs fewer steps
+    learning_rate: Rate = 6e-2  # of row-wise Adam, falling linearly to 2%
+    margin: Weight = 9.0  # of the translational models
+    adversarial: Weight = 1.0  # how much the harder negatives count more
+    regularization: Weight = 1e-3  # of distmult and complex-n3, on the cubes of absolute values
+    seed: Seed = 0  # of initial weights and batches
 
 
 @dataclass(frozen=True)

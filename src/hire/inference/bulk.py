@@ -186,8 +186,7 @@ def _write(
     relation: TaughtRelation, heads: Heads, question: Question, form: Writer, output: Output | StreamOutput
 ) -> int:
     output.skip(heads)
-    with track("Predicting", heads.count()) as advance, output:
-        advance(output.heads)
+    with track("Predicting", heads.count(), before=output.heads) as advance, output:
         if not output.size:
             output.write(form.header)
         for head, answers in answers_for(relation, heads, question, output.heads):

@@ -5,20 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hire.optim.tables import kept_share
+from hire.util.ranges import Count, Horizon, Natural, Rate, Scale, Share, Weight
+from hire.util.settings import Settings
 
 
 @dataclass(frozen=True)
-class OptimizerSettings:
+class OptimizerSettings(Settings):
     """AdamW for networks, row-wise Adam for tables, with one schedule and one EMA for both."""
 
-    learning_rate: float = 1e-3  # of networks
-    table_learning_rate: float = 6e-3  # of tables: entities, projections, relations
-    final_rate: float = 0.05  # both fall linearly to this share of themselves
-    warm_up: int = 0  # steps in which they rise first
-    weight_decay: float = 0.0  # of networks
-    ema: float | None = None  # steps that the EMA of the weights reaches back, a share of all steps if below 1
-    ema_warm_up: int = 0  # the EMA reaches back no further than a share of step / (step + this)
-    clip: float | None = None  # largest norm of the gradient of a network, or of each member of an ensemble
+    learning_rate: Rate = 1e-3  # of networks
+    table_learning_rate: Rate = 6e-3  # of tables: entities, projections, relations
+    final_rate: Share = 0.05  # both fall linearly to this share of themselves
+    warm_up: Natural = 0  # steps in which they rise first
+    weight_decay: Weight = 0.0  # of networks
+    ema: Horizon | None = None  # steps that the EMA of the weights reaches back, a share of all steps if below 1
+    ema_warm_up: Natural = 0  # the EMA reaches back no further than a share of step / (step + this)
+    clip: Scale | None = None  # largest norm of the gradient of a network, or of each member of an ensemble
 
     def share(self, step: int, steps: int) -> float:
         """The share of the learning rates that a step takes."""
@@ -36,8 +38,8 @@ class OptimizerSettings:
 
 
 @dataclass(frozen=True)
-class SelectionSettings:
+class SelectionSettings(Settings):
     """When to rank the dev tasks, and when to stop; the best step by the mean of their MRR is kept."""
 
-    evaluate_every: int | None = None  # steps; None to keep the last step without ranking
-    patience: int | None = None  # evaluations without a better one before training stops; None to train to the end
+    evaluate_every: Count | None = None  # steps; None to keep the last step without ranking
+    patience: Count | None = None  # evaluations without a better one before training stops; None to train to the end

@@ -86,7 +86,7 @@ class Trainer(ABC, Generic[Batch, Network]):
         """Take a step; returns its loss. A batch that was drawn ahead must be that of the step."""
         batch = self.batch(self.step) if batch is None else batch
         with torch.random.fork_rng(devices=self._devices):  # dropout and drop path
-            torch.manual_seed(self.seed * SEED_STRIDE + self.step)
+            torch.manual_seed((self.seed * SEED_STRIDE + self.step) % 2**63)
             self.network.train()
             loss = self.loss(batch)
         if self.optimizer is not None:

@@ -19,6 +19,8 @@ from hire.errors import HireError
 from hire.sampling.episodes import EpisodeBatch, Regime, background_pairs, draw_distinct
 from hire.util.arrays import IntArray, row_offsets
 from hire.util.randomness import random_stream
+from hire.util.ranges import Share
+from hire.util.settings import Settings
 
 MIN_FACTS = 10  # of a task
 MIN_TYPE_PAIR = 20  # facts, and entities of the tail's type
@@ -34,13 +36,17 @@ class TrainingTask(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TaskShares:
+class TaskShares(Settings):
     """How often each kind of task is drawn; the share of a kind that a dataset lacks goes to the others."""
 
-    train: float = 0.4  # of train relations
-    background: float = 0.3  # of background relations
-    types: float = 0.3  # of all facts between two types of entities
+    train: Share = 0.4  # of train relations
+    background: Share = 0.3  # of background relations
+    types: Share = 0.3  # of all facts between two types of entities
     inverse: bool = True  # whether the inverse of each is a task, too
+
+    def conflict(self) -> str | None:
+        """Something must be drawn."""
+        return None if self.train + self.background + self.types else "all shares of tasks are 0"
 
 
 class TaskPool:

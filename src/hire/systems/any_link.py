@@ -13,10 +13,11 @@ from hire.data.dataset import FewShotDataset
 from hire.data.graph import KnowledgeGraph
 from hire.systems.base import Capability, FewShotSystem, Support, as_tensor
 from hire.util.arrays import IntArray, expand_rows, positions_in
+from hire.util.settings import Settings
 
 
 @dataclass(frozen=True)
-class AnyLinkSettings:
+class AnyLinkSettings(Settings):
     """What counts as known."""
 
     train_facts: bool = True  # whether the facts of train tasks are links; if not, the background graph alone has them

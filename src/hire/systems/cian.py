@@ -18,16 +18,17 @@ from hire.systems.episodic.model import EpisodicSystem
 from hire.systems.episodic.network import Entities
 from hire.systems.episodic.pairs import PairNetwork, Vectors, over_neighbors
 from hire.systems.episodic.settings import EpisodicModelSettings, PairwiseSettings, PairwiseTrainingSettings
+from hire.util.ranges import Count, Dropout, Scale
 
 
 @dataclass(frozen=True)
 class CianModelSettings(EpisodicModelSettings):
     """The cross-interaction attention."""
 
-    temperature: float = 0.1  # factor of scores before the softmax; learned from here
-    max_neighbors: int = 100  # of each entity, in file order
-    neighbor_dropout: float = 0.3  # of the vectors of neighbors and their relations
-    dropout: float = 0.2  # of the weights of attention
+    temperature: Scale = 0.1  # factor of scores before the softmax; learned from here
+    max_neighbors: Count = 100  # of each entity, in file order
+    neighbor_dropout: Dropout = 0.3  # of the vectors of neighbors and their relations
+    dropout: Dropout = 0.2  # of the weights of attention
 
 
 @dataclass(frozen=True)

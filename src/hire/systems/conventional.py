@@ -32,6 +32,8 @@ from hire.optim.settings import SelectionSettings
 from hire.systems.base import Capability, FewShotSystem, Recipe, Resources, Support, SystemTrainer, as_tensor
 from hire.systems.episodic.drawing import adaptation_negatives
 from hire.util.arrays import IntArray
+from hire.util.ranges import Batch, Natural, Rate, Shots, Weight
+from hire.util.settings import Settings
 
 LEAST_SPREAD = 1e-3  # of a dimension over all relations
 
@@ -40,21 +42,21 @@ LEAST_SPREAD = 1e-3  # of a dimension over all relations
 class ConventionalTrainingSettings(EmbeddingSettings):
     """How embeddings are learned, and of which graph."""
 
-    shots: tuple[int, ...] | None = None  # one K, to learn the first K references of all dev and test tasks, too
+    shots: tuple[Shots, ...] | None = None  # one K, to learn the first K references of all dev and test tasks, too
 
 
 @dataclass(frozen=True)
-class FittingSettings:
+class FittingSettings(Settings):
     """How the vector of a relation that was not in training is found."""
 
-    steps: int = 100  # of Adam
-    learning_rate: float = 0.1  # in units of the spread of trained relations, falling linearly to 0
-    negatives: int = 512  # of the candidates
-    prior: float = 1.0  # how strongly a relation is held near the trained ones; 0 for not at all
+    steps: Natural = 100  # of Adam
+    learning_rate: Rate = 0.1  # in units of the spread of trained relations, falling linearly to 0
+    negatives: Batch = 512  # of the candidates
+    prior: Weight = 1.0  # how strongly a relation is held near the trained ones; 0 for not at all
 
 
 @dataclass(frozen=True)
-class ConventionalSettings:
+class ConventionalSettings(Settings):
     """All settings."""
 
     training: ConventionalTrainingSettings = field(default_factory=ConventionalTrainingSettings)

@@ -18,18 +18,19 @@ from hire.systems.base import CAPABILITIES, Capability, FewShotSystem, Resources
 from hire.systems.evidence import Evidence
 from hire.systems.registry import system_class
 from hire.util.arrays import IntArray
-from hire.util.settings import from_plain, paths, unknown
+from hire.util.ranges import Weight
+from hire.util.settings import Settings, changed, from_plain, paths, unknown
 
 GRID = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0)  # weights that are tried
 ROUNDS = 2  # over all weights that are chosen
 
 
 @dataclass(frozen=True)
-class MemberSettings:
+class MemberSettings(Settings):
     """One system of an ensemble."""
 
     system: str
-    weight: float | None = None  # of its logits in the sum; None to choose it on the dev tasks
+    weight: Weight | None = None  # of its logits in the sum; None to choose it on the dev tasks
     settings: Any = None  # of the system
 
     @classmethod
@@ -39,13 +40,15 @@ class MemberSettings:
         system = given.pop("system", where.rpartition(".")[2])
         if not isinstance(system, str):
             raise HireError(f"the setting '{where}.system' cannot be {system!r}", remedy="give the name of a system")
-        weight, nested = given.pop("weight", None), given.pop("settings", {})
-        settings = from_plain(system_class(system).settings_type, {**nested, **given}, where)
-        return cls(system, None if weight is None else float(weight), settings)
+        nested = given.pop("settings", {})
+        if not isinstance(nested, Mapping):
+            raise HireError(f"the setting '{where}.settings' is a section", remedy=f"set {where}.settings.NAME")
+        weight = changed(cls(system), "weight", given.pop("weight", None)).weight
+        return cls(system, weight, from_plain(system_class(system).settings_type, {**nested, **given}, where))
 
 
 @dataclass(frozen=True)
-class EnsembleSettings:
+class EnsembleSettings(Settings):
     """Which systems, and how much each counts.
 
     Paths may leave out `members` and `settings`: hire.training.steps. Without a member's name, training.steps means
@@ -62,6 +65,8 @@ class EnsembleSettings:
             raise unknown(strange[0], ["members"])
         prefix = f"{where}.members" if where else "members"
         members = content.get("members", {})
+        if not isinstance(members, Mapping) or not all(isinstance(part, Mapping) for part in members.values()):
+            raise HireError(f"the setting {prefix!r} is not a section of sections", remedy="see the preset levels")
         return cls({name: MemberSettings.from_plain(part, f"{prefix}.{name}") for name, part in members.items()})
 
     def short_paths(self) -> list[str]:

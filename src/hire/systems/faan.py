@@ -17,20 +17,26 @@ from hire.systems.base import Recipe
 from hire.systems.episodic.model import EpisodicSystem
 from hire.systems.episodic.network import Entities
 from hire.systems.episodic.pairs import PairNetwork, Vectors, over_neighbors
-from hire.systems.episodic.settings import EpisodicModelSettings, PairwiseSettings, PairwiseTrainingSettings
+from hire.systems.episodic.settings import (
+    EpisodicModelSettings,
+    PairwiseSettings,
+    PairwiseTrainingSettings,
+    check_heads,
+)
+from hire.util.ranges import Count, Dropout, Few, Scale, Size
 
 
 @dataclass(frozen=True)
 class FaanModelSettings(EpisodicModelSettings):
     """The adaptive neighbor encoder and the transformer."""
 
-    temperature: float = 0.1  # factor of scores before the softmax; learned from here
-    max_neighbors: int = 50  # of each entity, in file order
-    neighbor_dropout: float = 0.3  # of the vectors of neighbors and their relations
-    layers: int = 3  # of the transformer
-    heads: int = 4  # of its attention
-    hidden: int = 200  # size of its feed-forward layers
-    dropout: float = 0.2  # after its attention and its feed-forward layers
+    temperature: Scale = 0.1  # factor of scores before the softmax; learned from here
+    max_neighbors: Count = 50  # of each entity, in file order
+    neighbor_dropout: Dropout = 0.3  # of the vectors of neighbors and their relations
+    layers: Few = 3  # of the transformer
+    heads: Few = 4  # of its attention
+    hidden: Size = 200  # size of its feed-forward layers
+    dropout: Dropout = 0.2  # after its attention and its feed-forward layers
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,7 @@ class TransformerLayer(nn.Module):
     def __init__(self, settings: FaanModelSettings) -> None:
         super().__init__()
         width = settings.dimension
+        check_heads(width, settings.heads)
         self.heads = settings.heads
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(width, 2 * width)

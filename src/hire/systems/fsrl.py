@@ -17,14 +17,15 @@ from hire.systems.episodic.matching import MatchingModelSettings, MatchingNetwor
 from hire.systems.episodic.model import EpisodicSystem
 from hire.systems.episodic.network import Entities, Pairs, dropped_out, masked_softmax, pooled
 from hire.systems.episodic.settings import PairwiseSettings
+from hire.util.ranges import Count, Weight
 
 
 @dataclass(frozen=True)
 class FsrlModelSettings(MatchingModelSettings):
     """The encoder of entities, the aggregation of references, and how a pair is matched."""
 
-    max_neighbors: int = 30  # of each entity, in file order
-    reconstruction_weight: float = 1e-4  # gamma, of the autoencoder's loss in the objective
+    max_neighbors: Count = 30  # of each entity, in file order
+    reconstruction_weight: Weight = 1e-4  # gamma, of the autoencoder's loss in the objective
 
 
 @dataclass(frozen=True)

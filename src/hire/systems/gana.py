@@ -19,16 +19,17 @@ from hire.systems.episodic.model import EpisodicSystem
 from hire.systems.episodic.network import Entities, Pairs, masked_softmax, pair_distances
 from hire.systems.episodic.refined import RefinedModelSettings, RefinedNetwork
 from hire.systems.episodic.settings import EpisodicSettings
+from hire.util.ranges import Count, Dropout, Few, Size
 
 
 @dataclass(frozen=True)
 class GanaModelSettings(RefinedModelSettings):
     """The neighbor aggregator and the encoder of references."""
 
-    max_neighbors: int = 50  # of the head and of the tail of a reference, in file order
-    dropout: float = 0.5  # of the vectors that the aggregator sees
-    hidden: int = 200  # size of the LSTM in each direction
-    layers: int = 2  # of the LSTM
+    max_neighbors: Count = 50  # of the head and of the tail of a reference, in file order
+    dropout: Dropout = 0.5  # of the vectors that the aggregator sees
+    hidden: Size = 200  # size of the LSTM in each direction
+    layers: Few = 2  # of the LSTM
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from hire.embeddings.distances import squared_distances
 from hire.embeddings.settings import EmbeddingSettings
 from hire.systems.base import Capability, FewShotSystem, Resources, Support, as_tensor
 from hire.util.arrays import IntArray
+from hire.util.settings import Settings
 
 
 @dataclass(frozen=True)
-class MeanTranslationSettings:
+class MeanTranslationSettings(Settings):
     """Which embeddings; those of a model that translates make sense."""
 
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)

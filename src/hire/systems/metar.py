@@ -18,14 +18,15 @@ from hire.systems.episodic.model import EpisodicSystem
 from hire.systems.episodic.network import Pairs, pair_distances
 from hire.systems.episodic.refined import RefinedModelSettings, RefinedNetwork
 from hire.systems.episodic.settings import EpisodicSettings
+from hire.util.ranges import Dropout, Size
 
 
 @dataclass(frozen=True)
 class MetaRModelSettings(RefinedModelSettings):
     """The relation-meta learner."""
 
-    hidden: tuple[int, ...] = (500, 200)  # sizes of its hidden layers
-    dropout: float = 0.5  # after each hidden layer
+    hidden: tuple[Size, ...] = (500, 200)  # sizes of its hidden layers
+    dropout: Dropout = 0.5  # after each hidden layer
     normalized: bool = True  # each layer's outputs by their mean and variance over the batch
 
 

@@ -14,10 +14,11 @@ from hire.data.dataset import FewShotDataset
 from hire.embeddings.settings import EmbeddingSettings
 from hire.systems.base import Capability, FewShotSystem, Resources, Support, as_tensor
 from hire.util.arrays import IntArray
+from hire.util.settings import Settings
 
 
 @dataclass(frozen=True)
-class NearestPairSettings:
+class NearestPairSettings(Settings):
     """Which embeddings; any model will do."""
 
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)

@@ -13,10 +13,11 @@ from hire.data.dataset import FewShotDataset
 from hire.data.graph import KnowledgeGraph
 from hire.systems.base import Capability, FewShotSystem, Support, as_tensor
 from hire.util.arrays import IntArray
+from hire.util.settings import Settings
 
 
 @dataclass(frozen=True)
-class PopularitySettings:
+class PopularitySettings(Settings):
     """There is nothing to set."""
 
 

@@ -19,7 +19,7 @@ from hire.errors import HireError
 from hire.systems.base import FewShotSystem
 
 GROUP = "hire.systems"
-NO_SETTINGS: dict[str, Any] = {"settings": {}, "about_settings": {}}
+NO_SETTINGS: dict[str, Any] = {"settings": {}, "about_settings": {}, "allowed": {}}
 BUILT_IN = {
     "hire": "hire.systems.hire.model:Hire",
     "path": "hire.systems.path.model:PathModel",
@@ -106,7 +106,7 @@ def describe(name: str) -> dict[str, Any]:
 
     If a system of another package cannot be loaded, its summary says why, so that the others can still be listed.
     """
-    from hire.util.settings import comments, items
+    from hire.util.settings import allowed, comments, items
 
     try:
         system = system_class(name)
@@ -123,6 +123,7 @@ def describe(name: str) -> dict[str, Any]:
         "built_in": name in BUILT_IN,
         "settings": {path: _plain(value) for path, value in items(system.settings_type())},
         "about_settings": comments(system.settings_type()),
+        "allowed": allowed(system.settings_type()),
     }
 
 

@@ -14,6 +14,7 @@ from hire.embeddings.settings import Embeddings, EmbeddingSettings
 from hire.embeddings.trainer import EmbeddingTrainer
 from hire.errors import HireError
 from hire.training.loop import Stage, train
+from hire.training.needs import check_embeddings
 from hire.training.run import fingerprint
 from hire.util.files import cache_directory
 from hire.util.settings import to_plain
@@ -38,6 +39,7 @@ def embeddings_of(
     state = path.with_suffix(".state.safetensors")
     with suppress(OSError):  # the cache is a convenience
         path.parent.mkdir(parents=True, exist_ok=True)
+    check_embeddings(dataset, settings)
     trainer = EmbeddingTrainer(dataset.graph, settings, device_named(device))
     finished, _ = train(trainer, Stage(f"Embedding with {settings.model}", _usable(state), threads=threads))
     found = trainer.embeddings()

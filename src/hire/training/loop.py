@@ -59,11 +59,10 @@ def train(trainer: Trainer[Any, Any], stage: Stage) -> tuple[bool, list[Entry]]:
     saved = tidied = time.monotonic()
     with (
         one_or_more_threads(stage.threads),
-        track(stage.title, trainer.steps) as advance,
+        track(stage.title, trainer.steps, before=trainer.step) as advance,
         postponed_interruption() as interrupted,
         closing(drawn_ahead(trainer.batch, trainer.step)) as batches,
     ):
-        advance(trainer.step)
         while trainer.step < trainer.steps and not history.given_up():
             loss = _finite(trainer.train_step(next(batches)), trainer, stage)
             history.losses.append(loss)

@@ -21,6 +21,7 @@ from hire.systems.registry import system_class
 from hire.training.card import write_card
 from hire.training.embedding import embeddings_of, load_embeddings
 from hire.training.loop import STATE, Entry, Stage, train
+from hire.training.needs import check_training
 from hire.training.run import (
     CONFIG,
     MEMBERS,
@@ -62,6 +63,7 @@ def train_run(
         with exclusive_run(run):  # from the first second: whatever is interrupted can be resumed
             dataset = open_dataset(source)
             _check_dev(dataset)
+            check_training(dataset, settings.system, settings.settings)
             _begin(run, run_config(dataset, str(source), settings, embeddings), resume)
             workshop = Workshop(dataset, where, embeddings, deadline, threads, tensorboard)
             result = workshop.train(run, settings.system, settings.settings)

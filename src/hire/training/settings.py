@@ -14,7 +14,8 @@ from hire.errors import HireError
 from hire.systems.base import Recipe
 from hire.systems.registry import system_class
 from hire.util.files import explain_os_errors
-from hire.util.settings import changed, from_plain, items, to_plain
+from hire.util.ranges import Count, Share
+from hire.util.settings import Settings, changed, from_plain, items, to_plain
 
 DEFAULT = "best"
 PRESETS = ("best", "levels", "fast", "paper")
@@ -22,11 +23,11 @@ NOTHING = "none"  # TOML has no null
 
 
 @dataclass(frozen=True)
-class TeachingSettings:
+class TeachingSettings(Settings):
     """Which entities are candidates of a relation that is taught."""
 
-    max_candidates: int = 20_000  # of more, those most like the references' tails
-    type_similarity: float = 0.5  # cosine of the profiles of two types from which on they are alike
+    max_candidates: Count = 20_000  # of more, those most like the references' tails
+    type_similarity: Share = 0.5  # cosine of the profiles of two types from which on they are alike
 
 
 @dataclass(frozen=True)

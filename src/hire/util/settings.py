@@ -1,5 +1,8 @@
 """Settings as frozen dataclasses: to plain data and back, changed by a dotted path, every mistake named.
 
+A number's type has its range (see `hire.util.ranges`). It is checked wherever a setting comes from: a command, a file,
+or Python, if the class is a `Settings`.
+
 A settings class may have sections, fields that are such dataclasses themselves. A class whose paths are not its fields
 says in `routes(path)` which paths of its own a given one stands for, and in `from_plain` how it is read.
 """
@@ -7,19 +10,51 @@ says in `routes(path)` which paths of its own a given one stands for, and in `fr
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from hire.errors import HireError
+from hire.util.ranges import Range
 
 S = TypeVar("S")
 
+MAX_SHOWN = 80  # characters of a wrong value
+_KNOWN_HINTS: dict[type[Any], dict[str, Any]] = {}
 COMMENT = re.compile(r"^    (\w+): [^#\n]*?  # (.+)$", re.MULTILINE)  # beside the field of a dataclass
+
+
+class Settings:
+    """The base of settings classes: values are checked whenever one is made."""
+
+    def __post_init__(self) -> None:
+        for name, hint in _hints(type(self)).items():
+            if _checkable(hint):
+                _typed(hint, getattr(self, name), name)
+        conflict = self.conflict()
+        if conflict is not None:
+            raise HireError(conflict, remedy="change one of these settings")
+
+    def conflict(self) -> str | None:
+        """What is wrong with settings that are right each by itself; None if nothing is."""
+        return None
+
+
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """The types of a class's fields, with their ranges."""
+    if kind not in _KNOWN_HINTS:
+        _KNOWN_HINTS[kind] = get_type_hints(kind, include_extras=True)
+    return _KNOWN_HINTS[kind]
+
+
+def _checkable(hint: Any) -> bool:
+    """Whether a value of a type can be checked; a section has checked itself."""
+    return hint is not Any and get_origin(hint) is not Mapping and not is_dataclass(hint)
 
 
 def to_plain(settings: Any) -> Any:
@@ -34,12 +69,12 @@ def to_plain(settings: Any) -> Any:
 def from_plain(kind: type[S], content: Any, where: str = "") -> S:
     """Settings of a class from plain data; what is not given has its default, what is unknown is an error."""
     if not isinstance(content, Mapping):
-        raise HireError(f"the setting {where!r} is a section, not {content!r}", remedy=f"set {where}.NAME")
+        raise HireError(f"the setting {where!r} is a section, not {shortened(content)}", remedy=f"set {where}.NAME")
     read = getattr(kind, "from_plain", None)
     if read is not None:
         found: S = read(content, where)
         return found
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     given = {}
     for name, value in content.items():
         path = f"{where}.{name}" if where else str(name)
@@ -58,39 +93,82 @@ def _typed(hint: Any, value: Any, path: str) -> Any:
         fits, found = _as(option, value)
         if fits:
             return found
-    raise HireError(f"the setting {path!r} cannot be {value!r}", remedy=f"give {_described(hint)}")
+    raise HireError(f"the setting {path!r} cannot be {shortened(value)}", remedy=f"give {described(hint)}")
+
+
+def shortened(value: Any) -> str:
+    """A value in a message, however large it is."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, or endless nesting
+        return f"this {type(value).__name__}"
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
 def _as(hint: Any, value: Any) -> tuple[bool, Any]:
     origin = get_origin(hint)
     if hint in (None, NoneType):
         return value is None, None
+    if origin is Annotated:
+        kind, *ranges = get_args(hint)
+        fits, found = _as(kind, value)
+        return fits and all(found in range_ for range_ in ranges if isinstance(range_, Range)), found
     if origin is Literal:
-        return value in get_args(hint), value
+        return isinstance(value, str | int) and value in get_args(hint), value
     if origin is tuple:
         parts = value if isinstance(value, list | tuple) else [value]
-        found = [_as(get_args(hint)[0], part) for part in parts]
-        return bool(found) and all(fits for fits, _ in found), tuple(part for _, part in found)
+        items_ = [_as(get_args(hint)[0], part) for part in parts]
+        return bool(items_) and all(fits for fits, _ in items_), tuple(part for _, part in items_)
     if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool), value if value is None else _float(value)
+        return _as_float(value)
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool), value
     return isinstance(hint, type) and isinstance(value, hint), value
 
 
-def _float(value: Any) -> Any:
-    return float(value) if isinstance(value, int | float) else value
+def _as_float(value: Any) -> tuple[bool, Any]:
+    """A finite number; nothing is computed with any other."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False, value
+    try:
+        found = float(value)
+    except OverflowError:
+        return False, value
+    return math.isfinite(found), found
 
 
-def _described(hint: Any) -> str:
+def described(hint: Any) -> str:
+    """What a setting of a type may be, in words."""
+    if get_origin(hint) is Annotated:
+        kind, *ranges = get_args(hint)
+        return " ".join([described(kind), *map(str, ranges)])
     if get_origin(hint) is Literal:
         return " or ".join(map(repr, get_args(hint)))
     if get_origin(hint) in (Union, UnionType):
-        return " or ".join(_described(option) for option in get_args(hint))
+        return " or ".join(described(option) for option in get_args(hint))
     if get_origin(hint) is tuple:
-        return f"a list of {_described(get_args(hint)[0])}"
+        return f"a list, each {described(get_args(hint)[0])}"
     names = {NoneType: "none", bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
     return names.get(hint, str(getattr(hint, "__name__", hint)))
+
+
+def allowed(settings: Any, prefix: str = "") -> dict[str, str]:
+    """What each setting may be, by its dotted path."""
+    if isinstance(settings, Mapping):
+        parts = [(str(name), value, None) for name, value in settings.items()]
+    elif is_dataclass(settings):
+        hints = _hints(type(settings))
+        parts = [(field.name, getattr(settings, field.name), hints[field.name]) for field in fields(settings)]
+    else:
+        return {}
+    found: dict[str, str] = {}
+    for name, value, hint in parts:
+        path = f"{prefix}.{name}" if prefix else name
+        if is_dataclass(value) or isinstance(value, Mapping):
+            found |= allowed(value, path)
+        else:
+            found[path] = described(hint)
+    return found
 
 
 def changed(settings: S, path: str, value: Any) -> S:
@@ -111,7 +189,7 @@ def _changed(settings: Any, parts: Sequence[str], value: Any, path: str, whole: 
         if name not in settings:
             raise unknown(path, known_paths(whole))
         return {**settings, name: _changed(settings[name], rest, value, path, whole) if rest else value}
-    if not is_dataclass(settings) or name not in (known := get_type_hints(type(settings))):
+    if not is_dataclass(settings) or name not in (known := _hints(type(settings))):
         raise unknown(path, known_paths(whole))
     before = getattr(settings, name)
     if not rest:

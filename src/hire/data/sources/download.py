@@ -184,8 +184,8 @@ def _download_rest(pool: urllib3.PoolManager, part: _Part, timeout_seconds: floa
             raise _too_long(part.url, max_bytes)
         end = max_bytes if total is None else total
         name = part.url.rpartition("/")[2]
-        with track(f"Downloading {name}", total, bytes_=True) as advance, part.path.open("ab") as out:
-            advance(offset)
+        shown = track(f"Downloading {name}", total, before=offset, bytes_=True)
+        with shown as advance, part.path.open("ab") as out:
             while offset <= end and (block := response.read1(BLOCK_BYTES)):
                 out.write(block)
                 offset += len(block)

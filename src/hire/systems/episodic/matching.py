@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from hire.systems.episodic.network import EpisodicNetwork, Pairs, dropped_out
 from hire.systems.episodic.settings import EpisodicModelSettings
+from hire.util.ranges import Count, Dropout, Few
 
 Similarity = Literal["cosine", "product"]
 
@@ -19,9 +20,9 @@ Similarity = Literal["cosine", "product"]
 class MatchingModelSettings(EpisodicModelSettings):
     """What an entity is encoded from, and how a pair is matched."""
 
-    max_neighbors: int = 50  # of each entity, in file order
-    dropout: float = 0.2  # of the vectors of neighbors and their relations
-    matching_steps: int = 2  # of the LSTM that compares a pair with the references
+    max_neighbors: Count = 50  # of each entity, in file order
+    dropout: Dropout = 0.2  # of the vectors of neighbors and their relations
+    matching_steps: Few = 2  # of the LSTM that compares a pair with the references
     similarity: Similarity = "cosine"  # of what the LSTM ends with and the references, or their inner product
 
 

@@ -11,17 +11,18 @@ from torch import Tensor
 from hire.systems.episodic.maml import refine
 from hire.systems.episodic.network import EpisodicNetwork, Pairs
 from hire.systems.episodic.settings import EpisodicModelSettings
+from hire.util.ranges import Batch, Rate, Repeats, Weight
 
 
 @dataclass(frozen=True)
 class RefinedModelSettings(EpisodicModelSettings):
     """How a relation is refined."""
 
-    inner_steps: int = 1  # on the references; 0 leaves them out
-    inner_rate: float = 1.0  # beta, the factor of the gradient in such a step
-    inner_negatives: int = 512  # drawn from the candidates when a relation is learned after training
+    inner_steps: Repeats = 1  # on the references; 0 leaves them out
+    inner_rate: Rate = 1.0  # beta, the factor of the gradient in such a step
+    inner_negatives: Batch = 512  # drawn from the candidates when a relation is learned after training
     second_order: bool = False  # whether gradients flow through the inner steps
-    reference_weight: float = 0.0  # of the loss on the references, before they are refined, in the objective
+    reference_weight: Weight = 0.0  # of the loss on the references, before they are refined, in the objective
 
 
 class RefinedNetwork(EpisodicNetwork):

@@ -6,39 +6,51 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from hire.embeddings.settings import EmbeddingSettings
+from hire.errors import HireError
 from hire.optim.settings import OptimizerSettings, SelectionSettings
 from hire.sampling.episodes import Regime
 from hire.sampling.task_pool import TaskShares
 from hire.systems.episodic.losses import LossName
+from hire.util.ranges import Batch, Count, Drawn, Scale, Seed, Share, Shots, Size, Weight
+from hire.util.settings import Settings
+
+
+def check_heads(width: int, heads: int) -> None:
+    """Attention gives each of its heads an equal part of the vectors."""
+    if width % heads:
+        raise HireError(
+            f"vectors of {width} numbers cannot be split evenly among {heads} attention heads",
+            remedy="choose another number of heads, or another dimension",
+        )
 
 
 @dataclass(frozen=True)
-class EpisodicModelSettings:
+class EpisodicModelSettings(Settings):
     """The size of a model, and its loss; a system adds what its own equations need."""
 
-    dimension: int = 100  # of entities and relations
+    dimension: Size = 100  # of entities and relations
     loss: LossName = "softmax"  # over shared negatives, or the margin of the literature
-    margin: float = 1.0  # for the margin loss
-    temperature: float = 8.0  # factor of scores before the softmax; learned from here
-    full_negatives: int = 128  # candidates that each count fully in the softmax; for more of them see crowding
-    crowding: float = 0.5  # C > full_negatives candidates count as full_negatives * (C / full_negatives) ** crowding
+    margin: Weight = 1.0  # for the margin loss
+    temperature: Scale = 8.0  # factor of scores before the softmax; learned from here
+    full_negatives: Batch = 128  # candidates that each count fully in the softmax; for more of them see crowding
+    crowding: Share = 0.5  # C > full_negatives candidates count as full_negatives * (C / full_negatives) ** crowding
 
 
 @dataclass(frozen=True)
-class EpisodeSettings:
+class EpisodeSettings(Settings):
     """What a system is trained with; the defaults are those of the preset `fast`."""
 
-    steps: int = 3_000  # of training
-    shots: tuple[int, ...] = (1, 1, 3, 5, 5)  # each step draws one of them
+    steps: Count = 3_000  # of training
+    shots: tuple[Shots, ...] = (1, 1, 3, 5, 5)  # each step draws one of them
     regime: Regime = "in-train"  # or `tasks`, the train relations alone
     batches: Literal["pooled", "episodes"] = "pooled"  # a pool with several kinds of tasks, or relations drawn evenly
     shares: TaskShares = field(default_factory=TaskShares)  # of the pool
-    tasks: int = 32  # in a step
-    queries: int = 48  # of a task
-    negatives: int = 128  # shared by the queries of a task; of each query with `episodes`
-    inner_negatives: int = 32  # the first of the negatives, used for the references
-    embedding_norm: float | None = 1.5  # root mean square norm to which the initial embeddings are scaled
-    seed: int = 0  # of initial weights, tasks, negatives and contexts
+    tasks: Batch = 32  # in a step
+    queries: Batch = 48  # of a task
+    negatives: Batch = 128  # shared by the queries of a task; of each query with `episodes`
+    inner_negatives: Drawn = 32  # the first of the negatives, used for the references
+    embedding_norm: Scale | None = 1.5  # root mean square norm to which the initial embeddings are scaled
+    seed: Seed = 0  # of initial weights, tasks, negatives and contexts
 
 
 @dataclass(frozen=True)
@@ -49,7 +61,7 @@ class EpisodicTrainingSettings(EpisodeSettings):
 
 
 @dataclass(frozen=True)
-class EpisodicSettings:
+class EpisodicSettings(Settings):
     """All settings of a system; a system replaces the model section by its own."""
 
     model: EpisodicModelSettings = field(default_factory=EpisodicModelSettings)
@@ -63,9 +75,9 @@ class EpisodicSettings:
 class PairwiseTrainingSettings(EpisodicTrainingSettings):
     """What a system is trained with if it computes every pair of a head and a tail: fewer of them in a step."""
 
-    queries: int = 6  # of a task
-    negatives: int = 32  # shared by the queries of a task; of each query with `episodes`
-    inner_negatives: int = 0  # none: references are not contrasted with any
+    queries: Batch = 6  # of a task
+    negatives: Batch = 32  # shared by the queries of a task; of each query with `episodes`
+    inner_negatives: Drawn = 0  # none: references are not contrasted with any
 
 
 @dataclass(frozen=True)

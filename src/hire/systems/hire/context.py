@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hire.sampling.contexts import Tuples
+from hire.systems.episodic.settings import check_heads
 
 TUPLES_AT_ONCE = 1 << 11  # a group should fit in the processor's cache
 
@@ -139,8 +140,7 @@ class ContextEncoder(nn.Module):
     def __init__(self, dimension: int, *, heads: int = 1) -> None:
         super().__init__()
         width = 2 * dimension
-        if width % heads:
-            raise ValueError(f"{width} is not a multiple of {heads} heads")
+        check_heads(width, heads)
         self.dimension = dimension
         self.heads = heads
         self.query, self.key, self.value, self.output = (nn.Linear(width, width, bias=False) for _ in range(4))

@@ -18,6 +18,7 @@ from hire.systems.evidence import Evidence
 from hire.systems.path.features import ReferenceEvidence
 from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.network import DEGREE, PathNetwork
+from hire.systems.path.readout import Described
 from hire.systems.path.settings import PathSettings
 from hire.systems.path.walks import Tails, Walks, walks
 from hire.util.arrays import IntArray
@@ -35,7 +36,7 @@ class PathState:
 
     evidence: ReferenceEvidence
     weights: list[Tensor]  # of the edge types, for every hop and for profiles
-    blocks: LastTails[tuple[Tails, Tensor]] = field(default_factory=LastTails)
+    blocks: LastTails[tuple[Tails, Described]] = field(default_factory=LastTails)
 
 
 class PathModel(FewShotSystem):
@@ -107,12 +108,12 @@ class PathModel(FewShotSystem):
             scores[start : start + at_once] = self.pair_scores(state, block, walked, described).view(len(some), -1)
         return scores[torch.from_numpy(positions)]
 
-    def _block(self, state: PathState, entities: IntArray) -> tuple[Tails, Tensor]:
+    def _block(self, state: PathState, entities: IntArray) -> tuple[Tails, Described]:
         """Some entities as tails, and their part of the read-out."""
         block = Tails.of(state.evidence, entities)
         return block, self._describe(state, block)
 
-    def _describe(self, state: PathState, block: Tails) -> Tensor:
+    def _describe(self, state: PathState, block: Tails) -> Described:
         return self.network.describe(state.weights, on_device(block.inputs, self.device))
 
     def pair_scores(
@@ -120,7 +121,7 @@ class PathModel(FewShotSystem):
         state: PathState,
         block: Tails,
         walked: Walks,
-        described: Tensor | None = None,
+        described: Described | None = None,
         edge_mask: Sequence[Tensor] | None = None,
     ) -> Tensor:
         """The mean score of the members for each pair of some walks and a block of tails, [pairs]."""
