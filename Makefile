@@ -8,13 +8,17 @@ PIP := $(BIN)/pip --quiet --disable-pip-version-check
 READY := $(VENV)/ready
 DOCS_READY := $(VENV)/docs-ready
 
-.PHONY: demo test check browser format docs bench clean
+.PHONY: demo test torture check browser format docs bench clean
 
 demo: $(READY)
 	@$(BIN)/hire demo
 
 test: $(READY) check browser
 	@$(BIN)/pytest
+
+# The fault tests in full, at most 30 minutes: docs/reliability.md. HIRE_TORTURE_SEED chooses another sample.
+torture: $(READY)
+	@HIRE_TORTURE=1 timeout 30m $(BIN)/pytest tests/faults --durations=10 -s
 
 # Lint, format, types, and who may import whom.
 check: $(READY)
