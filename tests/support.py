@@ -71,19 +71,7 @@ def serving(
     """A service in a process of its own, and its address; `limits` is what the shell does before, such as ulimit."""
     shell = ["sh", "-c", f'{limits} && exec "$0" "$@"']
     process = subprocess.Popen(
-        [
-            "sh",
-            "-c",
-            f'{limits} && exec "$0" "$@"',
-            sys.executable,
-            "-m",
-            "hire",
-            "serve",
-            str(run),
-            "--port",
-            "0",
-            *options,
-        ],
+        [*shell, sys.executable, "-m", "hire", "serve", str(run), "--port", "0", *options],
         env=dict(environment or os.environ),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
