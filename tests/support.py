@@ -67,11 +67,12 @@ SECONDS = 120  # on a busy machine; a service that hangs is ended then
 
 @contextmanager
 def serving(
-    run: Path | str, *options: str, environment: Mapping[str, str] | None = None
+    run: Path | str, *options: str, environment: Mapping[str, str] | None = None, limits: str = "true"
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A service in a process of its own, and its address."""
+    """A service in a process of its own, and its address; `limits` is what the shell does before, such as ulimit."""
+    shell = ["sh", "-c", f'{limits} && exec "$0" "$@"']
     process = subprocess.Popen(
-        [sys.executable, "-m", "hire", "serve", str(run), "--port", "0", *options],
+        [*shell, sys.executable, "-m", "hire", "serve", str(run), "--port", "0", *options],
         env=dict(environment or os.environ),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -19,7 +19,6 @@ from hire.errors import HireError
 
 STATE = "relations.sqlite"
 CONFIG = "config.json"  # of a run
-SECONDS_TO_END = 5  # for requests in progress when the service is stopped
 
 
 @click.command()
@@ -109,11 +108,11 @@ def serve_model(
             faulthandler.enable(sys.__stderr__)  # a crash in compiled code has a last word, too
     with _bound(host, port) as listener:  # fail before anything slow
         import torch
-        import uvicorn
 
         from hire.inference.open import open_model
         from hire.service.app import create_app
         from hire.service.relations import RelationService
+        from hire.service.server import make_server
         from hire.service.store import RelationStore
 
         torch.set_num_threads(1)  # parallel requests use the cores better than parallel operators
@@ -124,17 +123,10 @@ def serve_model(
             service = RelationService(model, store)
             limits = Limits(threads=threads or os.cpu_count() or 1, seconds=timeout_seconds)
             app = create_app(service, limits=limits, token=token, host=host)
-            config = uvicorn.Config(
-                app,
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=SECONDS_TO_END,
-            )
             shown = f"[{host}]" if ":" in host else host
             click.echo(f"{model.dataset.name} at http://{shown}:{listener.getsockname()[1]}/  (Ctrl-C to stop)")
             with suppress(KeyboardInterrupt):
-                uvicorn.Server(config).run(sockets=[listener])
+                make_server(app, limits).run(sockets=[listener])
             count = len(service.relations())
         finally:
             store.close()

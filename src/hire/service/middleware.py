@@ -51,6 +51,10 @@ class Limits:
     seconds: float = 30.0  # for one request
     threads: int = 2  # model calls at once
     waiting: int = 64  # model calls in the queue
+    connections: int = 512  # open at once; fewer if the process may open few files
+    head_seconds: float = 10.0  # until the head of a request has arrived
+    idle_seconds: float = 5.0  # between two requests of a connection
+    stall_seconds: float = 20.0  # in which a client reads nothing of its answer
 
 
 class BusyError(HireError):
@@ -209,6 +213,8 @@ async def refuse(send: Send, status: int, error: str, remedy: str) -> None:
     """Answer with an error as JSON."""
     body = json.dumps({"error": error, "remedy": remedy}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if status == 503:
+        headers.append((b"retry-after", b"1"))
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,12 @@ from hire.errors import HireError
 from hire.inference.model import TrainedModel
 from hire.inference.relation import TaughtRelation
 from hire.service.store import Kind, Pair, RelationStore, StoredRelation
+from hire.util.cache import SizedCache, text_bytes
 
 MAX_RELATIONS = 10_000
 MAX_PAIRS = 10_000  # of one relation
 MAX_ADAPTED = 64  # relations the model stays adapted to; others are adapted to again when they are queried
-MAX_SEARCHES = 10_000  # cached searches
+MAX_SEARCH_BYTES = 32 << 20  # of cached searches
 MOST_REASONS = 5  # rules of an explanation, and as many shared tuples
 EXAMPLE_REFERENCES, EXAMPLE_HEADS = 3, 5
 
@@ -39,7 +39,7 @@ class RelationService:
         self._ready = threading.Lock()  # guards the dictionaries; never held while the model adapts
         # One at a time of each kind: threads that compute at once wait for one another, and none is done sooner.
         self._answering, self._explaining = threading.Lock(), threading.Lock()
-        self.search = lru_cache(MAX_SEARCHES)(self._search)  # typing repeats the same beginnings
+        self.search = SizedCache(self._search, MAX_SEARCH_BYTES, _bytes_of)  # typing repeats the same beginnings
         self.model.search("a", 1)  # builds the search index now, not at the first request
 
     def relations(self) -> list[StoredRelation]:
@@ -134,6 +134,8 @@ class RelationService:
     def label(self, entity: str) -> str:
         """The label of an entity; its id if it has no label or is not in this dataset."""
         graph = self.model.dataset.graph
+        if graph.labels is None:
+            return entity
         entity_id = graph.entities.find(entity)
         return entity if entity_id is None else graph.label(entity_id)
 
@@ -196,3 +198,7 @@ class RelationService:
         self._adapted.move_to_end(relation.id)
         while len(self._adapted) > MAX_ADAPTED:
             self._adapted.popitem(last=False)
+
+
+def _bytes_of(matches: list[dict[str, str]]) -> int:
+    return sum(300 + text_bytes(match["entity"]) + text_bytes(match["label"]) for match in matches)

@@ -93,7 +93,7 @@ def check_address_limit() -> None:
         return
     if limit < LEAST_LIMIT:
         raise HireError(
-            f"the memory of this process is limited to {limit // MIB:,} MiB; at least {LEAST_LIMIT // MIB:,} are needed",
+            f"this process may use {limit // MIB:,} MiB of memory; at least {LEAST_LIMIT // MIB:,} are needed",
             remedy="raise it (ulimit -v)",
         )
     # The default pool reserves a gigabyte of address space in advance, whether it is needed or not.
