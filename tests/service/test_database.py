@@ -4,18 +4,20 @@ import os
 import random
 import shutil
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from hire.errors import HireError
-from hire.service.database import Database
+from hire.service.database import StateFile
 from hire.service.store import RelationStore, StoredRelation
 from hire.util.locks import InUseError
 
 SCHEMA = """
 CREATE TABLE parents (id INTEGER PRIMARY KEY, name TEXT NOT NULL, note TEXT);
-CREATE TABLE children (parent INTEGER NOT NULL REFERENCES parents (id) ON DELETE CASCADE, size REAL, data BLOB);
+CREATE TABLE children (parent INTEGER NOT NULL REFERENCES parents (id) ON DELETE CASCADE, "by" REAL, data BLOB);
 """
 
 
@@ -30,35 +32,52 @@ def taught(path: Path, relations: int = 12) -> list[StoredRelation]:
     return found
 
 
+@contextmanager
+def opened(path: Path, *, log: bool = False) -> Iterator[tuple[sqlite3.Connection, StateFile]]:
+    """A file of another schema, opened as a store does."""
+    file, new = StateFile(path), not path.exists()
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        file.register(connection)
+        connection.execute(f"PRAGMA journal_mode = {'WAL' if log else 'TRUNCATE'}")
+        connection.execute("PRAGMA foreign_keys = ON")
+        if new:
+            connection.executescript(SCHEMA)
+            file.create(connection)
+        else:
+            file.check(connection, SCHEMA)
+        file.opened()
+        yield connection, file
+    finally:
+        connection.close()
+        file.close()
+
+
 def test_any_kind_of_change_keeps_the_digest_right(tmp_path: Path) -> None:
-    path = tmp_path / "state"
     generator = random.Random(0)
     for _ in range(6):
-        database = Database(path, SCHEMA, 1)  # which checks the digest
-        for _ in range(20):
-            number = generator.randrange(5)
-            with database.changing() as connection:
+        with opened(tmp_path / "state") as (connection, _):  # which checks the digest
+            for _ in range(20):
+                number = generator.randrange(5)
                 connection.execute("INSERT OR REPLACE INTO parents VALUES (?, ?, ?)", (number, f"é{number}\x00", None))
                 connection.execute("INSERT INTO children VALUES (?, ?, ?)", (number, 0.1 * number, b"\x00\xff"))
-                connection.execute("UPDATE children SET size = size + 1, data = NULL WHERE parent = ?", (number,))
+                connection.execute('UPDATE children SET "by" = "by" + 1, data = NULL WHERE parent = ?', (number,))
                 if generator.random() < 0.3:
                     connection.execute("DELETE FROM parents WHERE id = ?", (number,))
-        database.close()
 
 
 def test_an_error_undoes_the_change(tmp_path: Path) -> None:
-    database = Database(tmp_path / "state", SCHEMA, 1)
+    store = RelationStore(tmp_path / "state")
 
     def fail() -> None:
-        with database.changing() as connection:
-            connection.execute("INSERT INTO parents VALUES (1, 'a', 'b')")
+        with store._changing() as connection:
+            connection.execute("INSERT INTO relations (id, name) VALUES ('a', 'b')")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    with database.reading() as connection:
-        assert connection.execute("SELECT * FROM parents").fetchall() == []
-    database.close()
+    assert store.all() == []
+    store.close()
 
 
 @pytest.mark.parametrize(
@@ -130,16 +149,25 @@ def test_a_file_that_is_gone_confirms_nothing(tmp_path: Path, replaced: bool) ->
 
 def test_a_file_that_goes_during_a_change_confirms_nothing(tmp_path: Path) -> None:
     path = tmp_path / "state"
-    database = Database(path, SCHEMA, 1)
+    store = RelationStore(path)
 
     def change() -> None:
-        with database.changing() as connection:
-            connection.execute("INSERT INTO parents VALUES (1, 'a', 'b')")
+        with store._changing() as connection:
+            connection.execute("INSERT INTO relations (id, name) VALUES ('a', 'b')")
             path.unlink()
 
     with pytest.raises(HireError, match="removed or replaced"):
         change()
-    database.close()
+    store.close()
+
+
+def test_a_write_ahead_log_that_is_gone_is_noticed_too(tmp_path: Path) -> None:
+    with opened(tmp_path / "state", log=True) as (connection, file):
+        connection.execute("INSERT INTO parents VALUES (1, 'a', 'b')")
+        file.check_in_place()
+        (tmp_path / "state-wal").unlink()
+        with pytest.raises(HireError, match="removed or replaced"):
+            file.check_in_place()
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:

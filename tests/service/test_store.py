@@ -35,7 +35,7 @@ def test_a_killed_process_loses_nothing_that_was_said(tmp_path: Path) -> None:
         "import os, sys; from pathlib import Path; from hire.service.store import RelationStore\n"
         "store = RelationStore(Path(sys.argv[1]))\n"
         "relation = store.add('r', [('a', 'b')]); store.set_kind(relation.id, ('c', 'd'), 'accepted')\n"
-        "connection = store._database._connection\n"
+        "connection = store._connection\n"
         "connection.execute('BEGIN IMMEDIATE'); connection.execute('DELETE FROM pairs')\n"
         "os.kill(os.getpid(), 9)"
     )

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from hire.service.database import Database
+from hire.errors import HireError
+from hire.service.database import StateFile
 
 Kind = Literal["reference", "accepted", "rejected"]
 Pair = tuple[str, str]  # head, tail
 
 VERSION = 2
+SECONDS_TO_WAIT = 5.0  # for a program that looks at the file, such as a backup
 SCHEMA = """
 CREATE TABLE relations (
   number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -53,16 +58,68 @@ class RelationStore:
     """Relations by id; each change is on disk when its method returns."""
 
     def __init__(self, path: Path) -> None:
-        self._database = Database(path, SCHEMA, VERSION)
+        self.path = path
+        self._lock = threading.Lock()
+        self._file = StateFile(path)
+        try:
+            with self._file.explained():
+                self._connection = sqlite3.connect(
+                    path, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False
+                )
+                self._file.register(self._connection)
+                # Without a write-ahead log: a damaged one would lose the latest changes without a trace.
+                self._connection.execute("PRAGMA journal_mode = TRUNCATE")
+                self._connection.execute("PRAGMA synchronous = FULL")
+                self._connection.execute("PRAGMA foreign_keys = ON")
+            with self._changing() as connection:
+                self._create_or_check(connection)
+            self._file.opened()
+        except BaseException:
+            self.close()
+            raise
+
+    def _create_or_check(self, connection: sqlite3.Connection) -> None:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if version == 0 and not tables:
+            for statement in SCHEMA.split(";\n"):
+                connection.execute(statement)
+            self._file.create(connection)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        elif version != VERSION:
+            raise HireError(
+                "is not a file of taught relations, or was written by another version",
+                file=self.path,
+                remedy="choose another file with --state",
+            )
+        else:
+            self._file.check(connection, SCHEMA)
 
     def close(self) -> None:
-        """Close the file."""
-        self._database.close()
+        """Close the file, for another process to open."""
+        with self._lock:
+            if hasattr(self, "_connection"):
+                self._connection.close()
+            self._file.close()
+
+    @contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._file.explained():
+            self._file.check_in_place()
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+            self._file.check_in_place()
 
     def add(self, name: str, references: Iterable[Pair]) -> StoredRelation:
         """Save a new relation."""
         relation = StoredRelation(secrets.token_hex(8), name, dict.fromkeys(references, "reference"))
-        with self._database.changing() as connection:
+        with self._changing() as connection:
             connection.execute("INSERT INTO relations (id, name) VALUES (?, ?)", (relation.id, name))
             connection.executemany(
                 "INSERT INTO pairs (relation, head, tail, kind) VALUES (?, ?, ?, ?)",
@@ -72,7 +129,7 @@ class RelationStore:
 
     def set_kind(self, relation: str, pair: Pair, kind: Kind | None) -> None:
         """Save the kind of a pair in place of its previous one; None removes the pair."""
-        with self._database.changing() as connection:
+        with self._changing() as connection:
             connection.execute("DELETE FROM pairs WHERE relation = ? AND head = ? AND tail = ?", (relation, *pair))
             if kind is not None:
                 connection.execute(
@@ -81,15 +138,15 @@ class RelationStore:
 
     def delete(self, relation: str) -> None:
         """Delete a relation."""
-        with self._database.changing() as connection:
+        with self._changing() as connection:
             connection.execute("DELETE FROM relations WHERE id = ?", (relation,))
 
     def all(self) -> list[StoredRelation]:
         """All relations, in the order they were taught."""
-        with self._database.reading() as connection:
-            rows = connection.execute("SELECT id, name FROM relations ORDER BY number").fetchall()
+        with self._lock, self._file.explained():
+            rows = self._connection.execute("SELECT id, name FROM relations ORDER BY number").fetchall()
             found = {row[0]: StoredRelation(*row) for row in rows}
-            for relation, head, tail, kind in connection.execute(
+            for relation, head, tail, kind in self._connection.execute(
                 "SELECT relation, head, tail, kind FROM pairs ORDER BY number"
             ):
                 found[relation].pairs[head, tail] = kind
