@@ -39,6 +39,12 @@ SECONDS_TO_END = 5  # for requests in progress when the service is stopped
     default=30.0,
     help="Time limit of a request, in seconds.",
 )
+@click.option(
+    "--push-to",
+    multiple=True,
+    metavar="URL",
+    help="SPARQL endpoint that facts may be pushed to; repeatable [default: any, if only this machine can connect].",
+)
 @device_option
 def serve(
     model: str,
@@ -50,6 +56,7 @@ def serve(
     dataset: str | None,
     threads: int | None,
     timeout: float,
+    push_to: tuple[str, ...],
     device: str,
 ) -> None:
     """Serve a model: a web page, and an HTTP API (/docs).
@@ -73,6 +80,7 @@ def serve(
         dataset=dataset,
         threads=threads,
         timeout_seconds=timeout,
+        push_to=push_to,
         device=device,
     )
 
@@ -88,6 +96,7 @@ def serve_model(
     dataset: str | None = None,
     threads: int | None = None,
     timeout_seconds: float = 30.0,
+    push_to: tuple[str, ...] = (),
     device: str = "auto",
 ) -> None:
     """Serve a run or a graph until Ctrl-C or SIGTERM."""
@@ -106,19 +115,19 @@ def serve_model(
         import torch
         import uvicorn
 
-        from hire.inference.open import open_model
+        from hire.inference.open import fingerprint_of_model, open_model
         from hire.service.app import create_app
-        from hire.service.relations import RelationService
-        from hire.service.store import RelationStore
+        from hire.service.service import Service
+        from hire.service.store import Store
 
         torch.set_num_threads(1)  # parallel requests use the cores better than parallel operators
         model = open_model(source, dataset, device=device)
         path = state or _state_of(source)
-        store = RelationStore(path)
+        store = Store(path)
         try:
-            service = RelationService(model, store)
+            service = Service(model, store, fingerprint_of_model(source))
             limits = Limits(threads=threads or os.cpu_count() or 1, seconds=timeout_seconds)
-            app = create_app(service, limits=limits, token=token, host=host)
+            app = create_app(service, limits=limits, token=token, host=host, push_to=push_to)
             config = uvicorn.Config(
                 app,
                 log_level="warning",
@@ -128,9 +137,11 @@ def serve_model(
             )
             shown = f"[{host}]" if ":" in host else host
             click.echo(f"{model.dataset.name} at http://{shown}:{listener.getsockname()[1]}/  (Ctrl-C to stop)")
+            server = uvicorn.Server(config)
+            service.events.stopping = lambda: server.should_exit  # streams would keep the server from ending
             with suppress(KeyboardInterrupt):
-                uvicorn.Server(config).run(sockets=[listener])
-            count = len(service.relations())
+                server.run(sockets=[listener])
+            count = service.relations.count()
         finally:
             store.close()
     click.echo(f"Stopped; {count:,} relation{'' if count == 1 else 's'} saved in {path}.")
