@@ -29,11 +29,11 @@ class Provenance(NamedTuple):
     confidence: float | None  # at that time
 
 
-def predicate_iri(predicate: str | None, name: str, prefix: str = PREFIX) -> str:
-    """The IRI of a relation: its predicate if it has one, which may be a property of Wikidata, or else its name's."""
+def predicate_name(predicate: str | None, name: str) -> str:
+    """What a relation is called in RDF: its predicate, which may be a property of Wikidata, or else its name."""
     if predicate is not None and PROPERTY.fullmatch(predicate):
         return WIKIDATA_PROPERTY + predicate
-    return iri_of(predicate or name, prefix)
+    return predicate or name
 
 
 def check_predicate(predicate: str) -> None:

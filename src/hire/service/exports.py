@@ -11,7 +11,7 @@ from hire.data.iri import PREFIX, check_prefix
 from hire.inference.export import (
     Fact,
     Provenance,
-    predicate_iri,
+    predicate_name,
     sparql_updates,
     to_ntriples,
     to_quickstatements,
@@ -76,8 +76,8 @@ class Export:
         return int(count)
 
     def facts(self, limit: int | None = None) -> list[Fact]:
-        """The accepted facts with the predicate's IRI."""
-        predicate = predicate_iri(self.relation.predicate, self.relation.name, self.prefix)
+        """The accepted facts, with the predicate of the relation."""
+        predicate = predicate_name(self.relation.predicate, self.relation.name)
         return [(head, predicate, tail) for (head, tail), _ in self.accepted(limit)]
 
     def parts(self, form: str, limit: int | None = None) -> Iterator[str]:
@@ -87,7 +87,7 @@ class Export:
         elif form == "tsv":
             yield to_tsv((head, self.relation.name, tail) for (head, tail), _ in self.accepted(limit))
         elif form == "turtle":
-            predicate = predicate_iri(self.relation.predicate, self.relation.name, self.prefix)
+            predicate = predicate_name(self.relation.predicate, self.relation.name)
             facts = (((head, predicate, tail), how) for (head, tail), how in self.accepted(limit))
             yield from to_turtle(facts, self.prefix)
         elif form == "quickstatements":
