@@ -1,6 +1,7 @@
 // Elements of the page. Text only ever enters it as text, never as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
+const MAX_LETTERS = 80;
 
 export const $ = (id) => document.getElementById(id);
 
@@ -24,8 +25,13 @@ function filled(element, attributes, children) {
 
 export const button = (text, onclick, attributes = {}) => make("button", { type: "button", onclick, ...attributes }, text);
 
-// A label of the graph: it has a direction of its own, whatever stands beside it.
-export const label = (text, attributes = {}) => make("bdi", { dir: "auto", ...attributes }, text);
+// A label of the graph: it has a direction of its own, whatever stands beside it, and a very long one lacks its middle.
+export function label(text, attributes = {}) {
+  const letters = [...text];
+  if (letters.length <= MAX_LETTERS) return make("bdi", { dir: "auto", ...attributes }, text);
+  const shortened = `${letters.slice(0, MAX_LETTERS / 2).join("")}…${letters.slice(-MAX_LETTERS / 4).join("")}`;
+  return make("bdi", { dir: "auto", title: text, ...attributes }, shortened);
+}
 
 export const key = (name) => make("kbd", { "aria-hidden": "true" }, name);
 

@@ -46,8 +46,8 @@ function contents(detail, facts) {
   };
   add(facts);
   return [
-    make("h2", { id: "entity-title", tabindex: -1 }, label(detail.label)),
-    make("p", { class: "quiet mono" }, label(detail.id)),
+    make("h2", { id: "entity-title", tabindex: -1, dir: "auto" }, detail.label),
+    make("p", { class: "quiet mono" }, detail.id),
     detail.types.length > 0 && make("p", { class: "types" }, detail.types.map((type) => make("span", { class: "chip" }, label(type)))),
     detail.description && make("p", { dir: "auto" }, detail.description),
     detail.link && make("p", {}, make("a", { href: detail.link, target: "_blank", rel: "noopener noreferrer" }, "Open its page", make("span", { class: "unseen" }, " in a new tab"))),
@@ -57,8 +57,7 @@ function contents(detail, facts) {
 
 function fact({ relation, direction, entity }) {
   const other = button(label(entity.label), () => openEntity(entity.id), { class: "entity" });
-  const name = make("span", { class: "step" }, label(relation));
-  return direction === "out" ? make("li", {}, name, " → ", other) : make("li", {}, other, " → ", name);
+  return make("li", {}, make("span", { class: "step" }, direction === "out" ? [label(relation), " →"] : ["← ", label(relation)]), " ", other);
 }
 
 document.addEventListener("keydown", (event) => {

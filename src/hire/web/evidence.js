@@ -21,7 +21,7 @@ export function reasonList(explanation, open) {
     const role = roleOf(reason);
     return make("li", { class: role },
       make("span", { class: "sign", role: "img", "aria-label": MEANINGS[role], title: `${MEANINGS[role]}; weight ${reason.weight.toFixed(2)}` }, SIGNS[role]),
-      make("div", {}, make("div", { class: "path" }, steps(reason, explanation, open)), make("div", { class: "quiet" }, wordsOf(reason))));
+      make("div", { class: "path" }, steps(reason, explanation, open), make("span", { class: "quiet" }, ` · ${wordsOf(reason)}`)));
   }));
 }
 
@@ -33,7 +33,7 @@ function wordsOf(reason) {
 function steps(reason, { tail }, open) {
   const [entities, kinds] = reason.kind === "path" ? [reason.paths[0], reason.edge_types] : [[tail, reason.entity], [reason.relation]];
   return entities.flatMap((entity, place) => [
-    place > 0 && make("span", { class: "step" }, label(kinds[place - 1]), " →"),
+    place > 0 && make("span", { class: "step" }, " ", label(kinds[place - 1]), " → "),
     // Not a tab stop: the same entities are in the graph, which is one.
     button(label(entity.label), () => open(entity.id), { class: "entity", tabindex: -1 }),
   ]);

@@ -3,7 +3,8 @@
 import { arrange } from "./layout.js";
 import { button, draw, label, make, say } from "./dom.js";
 
-const WIDTH = 480, HEIGHT = 340, MARGIN = 56;
+const WIDTH = 400, HEIGHT = 320, MARGIN = 44;
+const LETTER = 7; // about as wide as a letter of a label
 const MAX_NODES = 60;
 const MAX_LABELLED = 9; // edges; of more, only those of the selected entity have their names
 const GOLDEN_ANGLE = 2.4;
@@ -44,7 +45,7 @@ export function graphView({ neighbours, open }) {
     for (const [entity, x] of poles) Object.assign(add(entity, names(entity)), { x, y: HEIGHT / 2, fixed: true, role: "pole" });
     paths.forEach(({ entities, kinds, role }, row) => entities.forEach((entity, place) => {
       const x = MARGIN + ((WIDTH - 2 * MARGIN) * place) / Math.max(1, entities.length - 1);
-      const y = HEIGHT / 2 + (row % 2 ? 1 : -1) * (70 + 20 * row + 16 * place); // each path beside the others
+      const y = HEIGHT / 2 + (row % 2 ? 1 : -1) * (60 + 20 * row + 16 * place); // each path beside the others
       const node = nodes.get(entity) ?? Object.assign(add(entity, names(entity)), { x, y });
       if (place > 0) link(nodes.get(entities[place - 1]), node, kinds[place - 1], role);
     }));
@@ -93,9 +94,9 @@ export function graphView({ neighbours, open }) {
       name(node), draw("title", {}, node.name));
   }
 
-  function name({ x, y, role, name: text }) { // those of head and tail begin or end at the border
-    const [at, anchor] = !role ? [x, "middle"] : x < WIDTH / 2 ? [4, "start"] : [WIDTH - 4, "end"];
-    return draw("text", { x: at, y: y + 22, "text-anchor": anchor }, short(text));
+  function name({ x, y, name: text }) { // below the node, within the picture
+    const half = (LETTER * short(text).length) / 2 + 4;
+    return draw("text", { x: Math.max(half, Math.min(WIDTH - half, x)), y: y + 21 }, short(text));
   }
 
   function onKey(event, node) { // one tab stop for the whole graph, arrows go from node to node

@@ -1,49 +1,41 @@
-// Where the nodes of a small graph go: linked ones near each other, all apart, deterministic.
+// Where the nodes of a small graph go: linked ones near each other, all of them apart, the same every time.
 
-const STEPS = 160;
-const LINK = 92; // the length an edge would like to have
-const APART = 2600; // how strongly nodes push one another away
-const FLAT = 1.9; // labels are wide: nodes need more room beside them than above
+const STEPS = 150;
+const FLAT = 1.7; // labels are wide: nodes need more room beside them than above
+const HOTTEST = 30; // how far a node moves in the first step
 
-// Moves all nodes but fixed ones; a node is {x, y, fixed}, an edge has `from` and `to`, both nodes.
+// Moves all nodes but fixed ones (Fruchterman and Reingold); a node is {x, y, fixed}, an edge has `from` and `to`.
 export function arrange(nodes, edges, width, height, margin) {
+  const ideal = 0.62 * Math.sqrt(((width / FLAT) * height) / nodes.length);
+  const places = new Map(nodes.map((node, place) => [node, place]));
   for (let step = 0; step < STEPS; step += 1) {
-    const cooling = 1 - step / STEPS;
     const moves = nodes.map(() => [0, 0]);
-    const places = new Map(nodes.map((node, place) => [node, place]));
     for (let one = 0; one < nodes.length; one += 1) {
-      for (let other = one + 1; other < nodes.length; other += 1) push(nodes[one], nodes[other], moves[one], moves[other]);
+      for (let other = one + 1; other < nodes.length; other += 1) {
+        pull(nodes[one], nodes[other], moves[one], moves[other], (distance) => (-ideal * ideal) / distance);
+      }
     }
-    for (const { from, to } of edges) pull(from, to, moves[places.get(from)], moves[places.get(to)]);
+    for (const { from, to } of edges) pull(from, to, moves[places.get(from)], moves[places.get(to)], (distance) => (distance * distance) / ideal);
+    const heat = HOTTEST * (1 - step / STEPS);
     nodes.forEach((node, place) => {
       if (node.fixed) return;
-      const [x, y] = moves[place].map((move) => Math.max(-24, Math.min(24, move)) * cooling);
-      node.x = within(node.x + x, margin, width - margin);
-      node.y = within(node.y + y, margin / 2, height - margin / 2);
+      const [x, y] = moves[place];
+      const length = Math.hypot(x, y) || 1;
+      node.x = within(node.x + FLAT * (x / length) * Math.min(length, heat), margin, width - margin);
+      node.y = within(node.y + (y / length) * Math.min(length, heat), margin / 3, height - margin / 2);
     });
   }
 }
 
 const within = (value, low, high) => Math.max(low, Math.min(high, value));
 
-function push(one, other, moveOne, moveOther) {
-  const x = (one.x - other.x) / FLAT || 0.1;
-  const y = one.y - other.y || 0.1;
-  const strength = APART / (x * x + y * y);
+function pull(one, other, moveOne, moveOther, strength) {
+  const x = (other.x - one.x) / FLAT || 0.1;
+  const y = other.y - one.y || 0.1;
   const distance = Math.hypot(x, y);
-  for (const [axis, way] of [[0, x], [1, y]]) {
-    moveOne[axis] += (way / distance) * strength * 0.1;
-    moveOther[axis] -= (way / distance) * strength * 0.1;
-  }
-}
-
-function pull(from, to, moveFrom, moveTo) {
-  const x = to.x - from.x;
-  const y = to.y - from.y;
-  const distance = Math.hypot(x, y) || 1;
-  const strength = (distance - LINK) * 0.06;
-  for (const [axis, way] of [[0, x], [1, y]]) {
-    moveFrom[axis] += (way / distance) * strength;
-    moveTo[axis] -= (way / distance) * strength;
-  }
+  const force = strength(distance) / distance;
+  moveOne[0] += force * x;
+  moveOne[1] += force * y;
+  moveOther[0] -= force * x;
+  moveOther[1] -= force * y;
 }

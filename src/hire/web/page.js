@@ -4,12 +4,12 @@ import { get } from "./api.js";
 import { openRelation, startDesk } from "./desk.js";
 import { $, count, make } from "./dom.js";
 import { closeEntity } from "./entity.js";
-import { showExamples } from "./examples.js";
 import { showHistory } from "./history.js";
 import { setKeys, startKeys } from "./keys.js";
 import { connect } from "./live.js";
 import * as outbox from "./outbox.js";
 import { isAbort, problemText } from "./problems.js";
+import { showReferences } from "./references.js";
 import { showBar, startBar } from "./relation-bar.js";
 import { showReview } from "./review.js";
 import { parse } from "./router.js";
@@ -18,7 +18,7 @@ import { showStart } from "./start.js";
 import { showTable } from "./table.js";
 import { showTeach } from "./teach.js";
 
-const SHOW = { start: showStart, teach: showTeach, review: showReview, table: showTable, history: showHistory, examples: showExamples };
+const SHOW = { start: showStart, teach: showTeach, review: showReview, table: showTable, history: showHistory, references: showReferences };
 let leaving = null;
 
 async function show() {

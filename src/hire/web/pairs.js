@@ -15,7 +15,7 @@ export function pairTable() {
   const rows = [];
   const body = make("ol", { class: "pair-rows" });
   const summary = make("p", { class: "quiet", role: "status" });
-  const file = make("input", { type: "file", id: "import", class: "unseen", accept: ".tsv,.csv,.txt,text/plain", "aria-label": "File of pairs" });
+  const file = make("input", { type: "file", id: "import", hidden: true, accept: ".tsv,.csv,.txt,text/plain", "aria-label": "File of pairs" });
   const tools = make("div", { class: "tools" }, button("Import a file", () => file.click(), { id: "import-button" }), summary);
   const element = make("div", { class: "pair-table" }, make("div", { class: "pair-heading quiet", "aria-hidden": "true" }, make("span", {}, "Head"), make("span", {}, "Tail")), body, tools, file);
   file.addEventListener("change", beside(tools, async () => {
@@ -77,7 +77,7 @@ export function pairTable() {
     }, { once: true });
     input.addEventListener("input", () => { set({ text: input.value, entity: null, problem: null, suggestions: [] }); keepOneEmpty(); resolve(); });
     input.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" || event.defaultPrevented) return;
+      if (event.key !== "Enter" || input.hasAttribute("aria-activedescendant")) return; // Enter takes the suggestion
       event.preventDefault();
       following(row, side)?.focus();
     });

@@ -32,10 +32,11 @@ export function showReview(root, { params, relation: id }, signal) {
   const graph = graphView({ neighbours, open: openEntity });
   const [notices, middle, queue, last] = [make("div", { class: "notices" }), make("div"), make("div"), make("p", { class: "last quiet" })];
   const bar = verdictBar(judge, undo);
+  const actions = make("div", { class: "actions" }, last, bar);
   const search = make("input", { id: "search", type: "search", placeholder: "Search a head", "aria-label": "Search a head" });
-  const tools = make("div", { class: "tools" }, orderSelect(order), filterChip(), make("div", { class: "field" }, search), make("kbd", { "aria-hidden": "true" }, "/"));
+  const tools = make("div", { class: "tools" }, orderSelect(order), filterChip(), make("div", { class: "field" }, search));
   root.replaceChildren(make("div", { class: "review" }, make("aside", { class: "queue", "aria-label": "Queue" }, queue),
-    make("div", { class: "center" }, tools, notices, middle, last, bar), make("aside", { class: "around", "aria-label": "Around the pair" }, graph.element)));
+    make("div", { class: "center" }, tools, notices, middle, actions), make("aside", { class: "around", "aria-label": "Around the pair" }, graph.element)));
   entityField(search, ({ id: head }) => { search.value = ""; visit(head); });
 
   function orderSelect(chosen) {
@@ -69,7 +70,7 @@ export function showReview(root, { params, relation: id }, signal) {
     const place = trail.here;
     explain.cancel();
     const relation = current();
-    graph.element.hidden = bar.hidden = place === null;
+    graph.element.hidden = place === null;
     if (place === null) middle.replaceChildren(emptyReview(relation, trail, filters));
     else {
       const view = cardView(relation, place, { open: openEntity, choose, find: (field) => entityField(field, choose) });

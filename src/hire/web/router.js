@@ -1,6 +1,6 @@
 // The address of what is shown: #/RELATION/VIEW?head=HEAD. Back and forward, bookmarks and other tabs show the same.
 
-export const VIEWS = { review: "Review", table: "Table", history: "History", examples: "Examples" }; // of a relation
+export const VIEWS = { review: "Review", table: "Table", history: "History", references: "References" }; // of a relation
 const OTHERS = ["start", "teach"];
 
 export function parse(hash) {

@@ -12,7 +12,7 @@ import { scopeField } from "./scope.js";
 import { origin } from "./session.js";
 import { PREDICATE_HINT } from "./teach.js";
 
-export function showExamples(root, { relation: id }, signal) {
+export function showReferences(root, { relation: id }, signal) {
   setKeys({});
   const list = make("ul", { class: "references" });
   const title = make("h2", {});
