@@ -18,11 +18,11 @@ from hire.errors import HireError
 from hire.service.errors import add_errors
 from hire.service.middleware import OPEN_PATHS, Guard, Limits, Metrics, Workers, is_loopback
 from hire.service.problems import ERRORS
-from hire.service.routes import answers, events, graph, history, jobs, relations, review
+from hire.service.routes import answers, events, graph, history, jobs, reconcile, relations, review
 from hire.service.service import Service
 
 PAGE_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-ROUTERS = (graph, relations, answers, jobs, review, history, events)
+ROUTERS = (graph, relations, answers, jobs, review, history, events, reconcile)
 # Only declares how to send a token; the guard checks it before any route is found.
 TOKEN = HTTPBearer(scheme_name="token", description="The token of hire serve --token, if it has one.", auto_error=False)
 

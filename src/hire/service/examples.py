@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hire.data.dataset import Task
-from hire.inference.relation import Answer, TaughtRelation
+from hire.inference.answers import Answer
+from hire.inference.relation import TaughtRelation
 from hire.service.relations import NotFoundError, Pair
 from hire.service.schemas import Answer as AnswerInfo
 from hire.service.schemas import Example, MissingFact

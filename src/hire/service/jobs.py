@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hire.errors import HireError
-from hire.inference.relation import Answer
+from hire.inference.answers import Answer
 from hire.service.log import Log
 from hire.service.relations import ConflictError, NotFoundError, RelationTable, StoredRelation
 from hire.service.review import Review

@@ -32,6 +32,7 @@ T = TypeVar("T")
 OPEN_PATHS = frozenset({"/favicon.ico", "/health", "/docs", "/openapi.json"})  # and the files of the page
 # Streams, which may last: events, and predictions for many heads.
 ENDLESS, STREAMED = ("/v1/events",), "/predictions"
+SHARED = "/v1/reconcile"
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)  # seconds
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -192,7 +193,7 @@ class Guard:
         if self.hosts is not None and _host_name(host) not in self.hosts:
             return 421, "this host name is not served", "open http://127.0.0.1 or http://localhost instead"
         origin = headers.get("origin")
-        if origin is not None and urlsplit_host(origin) != host:
+        if origin is not None and urlsplit_host(origin) != host and not self._shares(scope["path"], origin):
             return 403, "requests from pages of other sites are refused", "open the service's own page"
         if self.token is not None and scope["path"] not in self.open_paths:
             kind, _, given = headers.get("authorization", "").partition(" ")
@@ -204,6 +205,11 @@ class Guard:
             error = TooLargeError(self.limits.body_bytes)
             return error.status_code, error.detail, error.remedy
         return None
+
+    def _shares(self, path: str, origin: str) -> bool:
+        """Whether a path answers a page of this machine that another program serves, as OpenRefine does."""
+        name = _host_name(urlsplit_host(origin) or "")
+        return path.startswith(SHARED) and self.hosts is not None and name is not None and is_loopback(name)
 
     def _limited(self, receive: Receive) -> Receive:
         received = 0

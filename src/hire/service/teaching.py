@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from hire.errors import HireError
+from hire.inference.answers import Answer, HeadAnswer
 from hire.inference.model import TrainedModel
-from hire.inference.relation import Answer, HeadAnswer, TaughtRelation
+from hire.inference.relation import TaughtRelation
 from hire.service.relations import Draft, NotFoundError, Pair, StoredRelation
 from hire.service.schemas import Ref
 from hire.service.store import Store, new_id, now

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hire.inference.relation import Answer as FoundAnswer
+from hire.inference.answers import Answer as FoundAnswer
 from hire.service.relations import Pair as NamePair
 from hire.service.relations import StoredRelation
 from hire.service.review_schemas import Batch, Entry, Job

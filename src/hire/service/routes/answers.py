@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
 from hire.errors import HireError
-from hire.inference.relation import Answer as FoundAnswer
+from hire.inference.answers import Answer as FoundAnswer
 from hire.service.calls import TheCall
 from hire.service.errors import problem_of
 from hire.service.relations import StoredRelation
