@@ -100,8 +100,7 @@ def serve_model(
     device: str = "auto",
 ) -> None:
     """Serve a run or a graph until Ctrl-C or SIGTERM."""
-    if not all(map(find_spec, ("fastapi", "uvicorn"))):
-        raise HireError("the service needs fastapi and uvicorn", remedy="pip install 'hire[serve]'")
+    need_service()
     from hire.service.middleware import Limits, is_loopback
 
     if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token != ""):
@@ -122,7 +121,7 @@ def serve_model(
 
         torch.set_num_threads(1)  # parallel requests use the cores better than parallel operators
         model = open_model(source, dataset, device=device)
-        path = state or _state_of(source)
+        path = state or state_of(source)
         store = Store(path)
         try:
             service = Service(model, store, fingerprint_of_model(source))
@@ -147,7 +146,15 @@ def serve_model(
     click.echo(f"Stopped; {count:,} relation{'' if count == 1 else 's'} saved in {path}.")
 
 
-def _state_of(source: str | Path) -> Path:
+def need_service() -> None:
+    """Raise unless what the service needs is installed."""
+    if not all(map(find_spec, ("fastapi", "uvicorn"))):
+        raise HireError(
+            "the service needs fastapi and uvicorn", remedy="pip install '.[serve]' in the folder of the source code"
+        )
+
+
+def state_of(source: str | Path) -> Path:
     """Where the taught relations of a run or a graph are kept."""
     path = Path(source)
     if (path / CONFIG).exists():

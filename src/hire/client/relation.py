@@ -118,7 +118,7 @@ class RemoteRelation:
     def judge(
         self, head: str, tail: str | None, verdict: str, *, version: int | None = None, force: bool = False
     ) -> Json:
-        """A verdict on a pair: accept, reject, unsure; or no_tail on a head. Returns its entry of the log and the card."""
+        """A verdict on a pair: accept, reject, unsure; or no_tail on a head. Returns its entry and the card."""
         body = {"head": head, "tail": tail, "verdict": verdict, "version": version, "force": force}
         return self._call("POST", "/verdicts", body | self.connection.author)
 

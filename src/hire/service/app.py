@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import PurePath
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Response, Security
+from fastapi import FastAPI, Response, Security
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from fastapi.security import HTTPBearer
 
@@ -62,10 +62,8 @@ def create_app(
     add_errors(app)
     _add_page(app, page_files)
     _add_operations(app, service, workers, metrics)
-    versioned = APIRouter(prefix="/v1", dependencies=[Security(TOKEN)])
     for module in ROUTERS:
-        versioned.include_router(module.router)
-    app.include_router(versioned)
+        app.include_router(module.router, dependencies=[Security(TOKEN)])
     return app
 
 

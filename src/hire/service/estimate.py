@@ -50,7 +50,8 @@ def estimate(facts: Sequence[float], checked: Sequence[float], correct: Sequence
     smooth = np.where(checks > 0, (right + 1) / (checks + 2), 0.5)
     variance = float((weights**2) @ (smooth * (1 - smooth) / np.maximum(checks, 1)))
     mean = float(weights @ smooth)
-    low, high = wilson(share, min(max(1.0, mean * (1 - mean) / variance), float(checks.sum())))
+    informative = min(max(1.0, mean * (1 - mean) / variance), float(checks.sum()))
+    low, high = wilson(share, 1 / (1 / informative + 1 / len(facts)))  # the facts, too, are but a draw
     few = np.where(weights >= MIN_SHARE, np.maximum(MIN_IN_STRATUM - checks, 0), 0).sum()
     needed = max(min(MIN_CHECKED, len(facts)) - len(checked), int(few), 0)
     return Share(len(facts), len(checked), int(right.sum()), share, low, high, needed)

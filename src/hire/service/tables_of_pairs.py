@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from hire.data.sources.reading import TABLE_DELIMITERS, read_examples, read_verdicts
+from hire.data.sources.reading import TABLE_DELIMITERS, read_examples, read_lines, read_verdicts
 from hire.errors import HireError
 from hire.inference.search import UnknownEntityError
 from hire.service.log import NO_TAIL
@@ -65,33 +65,36 @@ def _file(text: str, form: str) -> Iterator[Path]:
         yield path
 
 
-def read_judged(teaching: Teaching, text: str, form: Literal["tsv", "csv", "log"]) -> list[tuple[Pair, str]]:
-    """Verdicts from a table of heads, tails and verdicts, or from an exported log."""
-    rows = _read_log(text) if form == "log" else _read_table(text, form)
+def read_judged(
+    teaching: Teaching, text: str, form: Literal["tsv", "csv", "log"], graph: str | None = None
+) -> list[tuple[Pair, str]]:
+    """Verdicts from a table of heads, tails and verdicts, or from an exported log, as text."""
+    with _file(text, form) as path:
+        return read_judged_file(teaching, path, log=form == "log", graph=graph)
+
+
+def read_judged_file(
+    teaching: Teaching, path: Path, *, log: bool = False, graph: str | None = None
+) -> list[tuple[Pair, str]]:
+    """Verdicts from a file: a table of heads, tails and verdicts, or an exported log."""
     found: list[tuple[Pair, str]] = []
-    for line, head, tail, verdict in rows:
+    for line, head, tail, verdict in _read_log(path) if log else read_verdicts(path):
         if verdict not in VERDICTS:
-            raise HireError(f"unknown verdict {verdict!r}", line=line, remedy=f"the verdicts are {', '.join(VERDICTS)}")
+            remedy = f"the verdicts are {', '.join(VERDICTS)}"
+            raise HireError(f"unknown verdict {verdict!r}", file=path, line=line, remedy=remedy)
         try:
-            pair = teaching.resolved(head), NO_TAIL if verdict == "no_tail" else teaching.resolved(tail)
+            pair = teaching.resolved(head, graph), NO_TAIL if verdict == "no_tail" else teaching.resolved(tail, graph)
         except UnknownEntityError as error:
             problem = error.problems[0]
-            raise HireError(problem.message, line=line, remedy=problem.remedy) from error
+            raise HireError(problem.message, file=path, line=line, remedy=problem.remedy) from error
         found.append((pair, verdict))
     return found
 
 
-def _read_table(text: str, form: str) -> Sequence[tuple[int, str, str, str]]:
-    with _file(text, form) as path:
-        return read_verdicts(path)
-
-
-def _read_log(text: str) -> list[tuple[int, str, str, str]]:
+def _read_log(path: Path) -> list[tuple[int, str, str, str]]:
     """The verdicts of an exported log that were not undone."""
     rows: dict[int, tuple[int, str, str, str]] = {}
-    for line, content in enumerate(text.splitlines(), 1):
-        if not content.strip():
-            continue
+    for line, content in read_lines(path):
         try:
             entry = json.loads(content)
             number, head, tail, verdict = (entry[name] for name in ("entry", "head", "tail", "verdict"))
@@ -100,7 +103,7 @@ def _read_log(text: str) -> list[tuple[int, str, str, str]]:
                 raise TypeError("head and tail are not names")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise HireError(
-                f"is not an entry of a log ({error})", line=line, remedy="import an exported log"
+                f"is not an entry of a log ({error})", file=path, line=line, remedy="import an exported log"
             ) from error
         if verdict == "undo":
             rows.pop(undoes, None)

@@ -29,7 +29,7 @@ from hire.service.schemas import (
 from hire.service.service import Service
 from hire.service.views import answers_of, explanation_of
 
-router = APIRouter(tags=["answers"])
+router = APIRouter(prefix="/v1", tags=["answers"])
 NDJSON = "application/x-ndjson"
 REASONS, MAX_REASONS = 5, 20
 K = Annotated[int, Query(ge=1, le=1_000, description="At most so many.")]

@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 
 from hire.service.calls import TheCall
 
-router = APIRouter(tags=["events"])
+router = APIRouter(prefix="/v1", tags=["events"])
 PATH = "/events"
 Number = Annotated[int | None, Query(ge=0, le=1 << 62)]
 

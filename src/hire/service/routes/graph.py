@@ -32,7 +32,7 @@ from hire.service.schemas import (
 from hire.service.service import Service
 from hire.service.tables_of_pairs import read_pairs, resolve
 
-router = APIRouter(tags=["graph"])
+router = APIRouter(prefix="/v1", tags=["graph"])
 InGraph = Annotated[str | None, Query(max_length=100, description="A graph with new entities; see /v1/graphs.")]
 Cursor = Annotated[str | None, Query(max_length=2_000, description="`next` of the page before.")]
 

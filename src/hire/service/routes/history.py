@@ -27,7 +27,7 @@ from hire.service.schemas import MAX_NAME
 from hire.service.tables_of_pairs import read_judged
 from hire.service.views import batch_of, entry_of
 
-router = APIRouter(tags=["history"])
+router = APIRouter(prefix="/v1", tags=["history"])
 PREVIEWED = 20  # facts
 Form = Annotated[Format, Query(alias="format")]
 Prefix = Annotated[str, Query(max_length=MAX_NAME, description="In RDF, the prefix of names that are not IRIs.")]
@@ -145,7 +145,7 @@ async def import_verdicts(
 
     def prepare() -> Callable[[], Batch]:
         stored = service.relations.get(relation)
-        verdicts = read_judged(service.teaching, request.text, request.format)
+        verdicts = read_judged(service.teaching, request.text, request.format, stored.graph)
         author = review.author(request.by, request.client)
         return lambda: batch_of(review.batch(review.take_in(stored, verdicts, author)))
 

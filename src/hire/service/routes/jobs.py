@@ -13,7 +13,7 @@ from hire.service.review_schemas import Job, JobRequest, Jobs
 from hire.service.routes.graph import Cursor
 from hire.service.views import job_of
 
-router = APIRouter(tags=["jobs"])
+router = APIRouter(prefix="/v1", tags=["jobs"])
 
 
 @router.post("/relations/{relation}/jobs", operation_id="completeRelation", status_code=201, response_model=Job)

@@ -19,7 +19,7 @@ from hire.service.reconcile import ExtendRequest, Reconciler
 from hire.service.reconcile import Query as NameQuery
 from hire.service.schemas import MAX_NAME
 
-router = APIRouter(prefix="/reconcile", tags=["reconciliation"])
+router = APIRouter(prefix="/v1/reconcile", tags=["reconciliation"])
 QUERIES = TypeAdapter(dict[str, NameQuery])
 EXTENSION = TypeAdapter(ExtendRequest)
 MAX_QUERIES = 500

@@ -26,7 +26,7 @@ from hire.service.schemas import (
 )
 from hire.service.service import Service
 
-router = APIRouter(tags=["relations"])
+router = APIRouter(prefix="/v1", tags=["relations"])
 
 
 def pairs_in(service: Service, pairs: list[NamedPair], graph: str | None) -> list[Pair]:

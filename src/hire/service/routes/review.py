@@ -32,7 +32,7 @@ from hire.service.schemas import MAX_NAME, NameQuery
 from hire.service.service import Service
 from hire.service.views import batch_of, entry_of
 
-router = APIRouter(tags=["review"])
+router = APIRouter(prefix="/v1", tags=["review"])
 Share = Annotated[float | None, Query(ge=0, le=1)]
 TypeQuery = Annotated[str | None, Query(max_length=MAX_NAME)]
 
