@@ -3,6 +3,8 @@
 import { STATES, bar } from "./card.js";
 import { button, label, make } from "./dom.js";
 
+const NO_RANGE = { min_confidence: undefined, max_confidence: undefined };
+
 export function facetPanel(filters, filter) {
   const element = make("aside", { class: "facets panel", "aria-label": "Facets" });
 
@@ -11,8 +13,9 @@ export function facetPanel(filters, filter) {
     element.replaceChildren(
       group("State", states.map(({ value, count }) => facet(STATES[value] ?? value, count, filters.state === value, (on) => filter({ state: on ? value : "any" })))),
       group("Confidence", bins.map(({ low, high, count }) => {
-        const chosen = Number(filters.min_confidence) === low && Number(filters.max_confidence) === high;
-        return facet(`${low.toFixed(1)} – ${high.toFixed(1)}`, count, chosen, (on) => filter(on ? { min_confidence: low, max_confidence: high } : { min_confidence: undefined, max_confidence: undefined }), Math.max(...bins.map((bin) => bin.count)));
+        const range = { min_confidence: low, max_confidence: high < 1 ? high : undefined }; // the last one has its upper end, too
+        const chosen = Number(filters.min_confidence) === low && (filters.max_confidence === undefined ? high >= 1 : Number(filters.max_confidence) === high);
+        return facet(`${low.toFixed(1)} – ${high.toFixed(1)}`, count, chosen, (on) => filter(on ? range : NO_RANGE), Math.max(1, ...bins.map((bin) => bin.count)));
       })),
       types.length > 0 ? group("Type", types.map(({ value, count }) => facet(value ?? "none", count, filters.type === value, (on) => filter({ type: on ? value : undefined })))) : "");
   }

@@ -4,7 +4,7 @@ import { arrange } from "./layout.js";
 import { button, draw, label, make, say } from "./dom.js";
 
 const WIDTH = 400, HEIGHT = 320, MARGIN = 44;
-const LETTER = 7; // about as wide as a letter of a label
+const LETTER = { pole: 7.9, "": 6.6 }; // about as wide as a letter of a label
 const MAX_NODES = 60;
 const MAX_LABELLED = 9; // edges; of more, only those of the selected entity have their names
 const GOLDEN_ANGLE = 2.4;
@@ -94,8 +94,8 @@ export function graphView({ neighbours, open }) {
       name(node), draw("title", {}, node.name));
   }
 
-  function name({ x, y, name: text }) { // below the node, within the picture
-    const half = (LETTER * short(text).length) / 2 + 4;
+  function name({ x, y, role, name: text }) { // below the node, within the picture
+    const half = (LETTER[role] * short(text).length) / 2 + 4;
     return draw("text", { x: Math.max(half, Math.min(WIDTH - half, x)), y: y + 21 }, short(text));
   }
 

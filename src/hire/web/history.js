@@ -12,7 +12,14 @@ import { origin } from "./session.js";
 
 const ENTRIES = 50;
 const KINDS = { accept: "accepted", import: "imported", revert: "reverted" };
-const time = new Intl.DateTimeFormat(undefined, { dateStyle: "short", timeStyle: "short" });
+const ofDay = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
+const ofYear = new Intl.DateTimeFormat(undefined, { dateStyle: "short", timeStyle: "short" });
+
+function time(at) {
+  const date = new Date(at);
+  const shown = (date.toDateString() === new Date().toDateString() ? ofDay : ofYear).format(date);
+  return make("time", { datetime: at, title: date.toLocaleString() }, shown);
+}
 
 export async function showHistory(root, { relation: id }, signal) {
   setKeys({});
@@ -25,7 +32,7 @@ export async function showHistory(root, { relation: id }, signal) {
     Object.entries(VERDICTS).map(([value, name]) => make("option", { value }, name)));
   const tools = make("div", { class: "tools" }, make("h2", {}, "History"), verdict, total);
   const table = make("table", { class: "log" }, make("caption", { class: "unseen" }, "Verdicts, newest first"),
-    make("thead", {}, make("tr", {}, ["When", "Who", "Pair", "Verdict", "Confidence then", ""].map((name) => make("th", { scope: "col" }, name || make("span", { class: "unseen" }, "Undo"))))), body);
+    make("thead", {}, make("tr", {}, ["When", "Who", "Pair", "Verdict", "Confidence", ""].map((name) => make("th", { scope: "col" }, name || make("span", { class: "unseen" }, "Undo"))))), body);
   root.replaceChildren(make("div", { class: "two" }, make("section", { class: "panel" }, tools, batches, table, more), exports.element));
 
   let cursor = null;
@@ -69,13 +76,13 @@ function rowOf(id, entry) {
   const pair = make("td", {}, label(head.label), tail && [" → ", label(tail.label)]);
   const undo = undone === null && verdict !== "undo" && button("Undo", () => outbox.undoEntry(id, entry), { class: "link", "aria-label": `Undo ${head.label}, ${tail?.label ?? "no tail"}` });
   return make("tr", { class: undone === null ? null : "undone" },
-    make("td", {}, make("time", { datetime: at }, time.format(new Date(at)))), make("td", {}, label(by)), pair,
+    make("td", {}, time(at)), make("td", {}, label(by)), pair,
     make("td", {}, make("span", { class: `state ${verdict}` }, VERDICTS[verdict]), batch && make("span", { class: "quiet" }, " in bulk")),
     make("td", { class: "number", title: model }, confidence === null ? "" : percent(confidence)), make("td", {}, undo));
 }
 
 function batchLine(batch, list, reload) {
-  const words = `${count(batch.entries, "fact")} ${KINDS[batch.kind]} by ${batch.by}, ${time.format(new Date(batch.at))}${batch.kind === "accept" ? ` (${batch.threshold} or higher)` : ""}`;
+  const words = [`${count(batch.entries, "fact")} ${KINDS[batch.kind]} by `, label(batch.by), ", ", time(batch.at), batch.kind === "accept" && `, ${batch.threshold} or higher`];
   const revert = !batch.reverted && batch.kind !== "revert" && button("Revert", beside(list, async () => {
     await post(path("batches", batch.id, "revert"), origin());
     say(`${count(batch.entries, "fact")} reverted`);

@@ -38,8 +38,8 @@ export function onChange(listener) {
 }
 
 // verdict: {head, tail, verdict, version}, entities as {id, label}; `tail` is null if there is none.
-export function judge(relation, verdict, force = false) {
-  const item = { key: randomId(), relation, ...verdict, force, ...origin(), state: "saving", entry: null };
+export function judge(relation, { head, tail, verdict, version }, force = false) {
+  const item = { key: randomId(), relation, head, tail, verdict, version, force, ...origin(), state: "saving", entry: null };
   given.push(item);
   return enqueue(item);
 }

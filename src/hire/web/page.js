@@ -8,7 +8,7 @@ import { showHistory } from "./history.js";
 import { setKeys, startKeys } from "./keys.js";
 import { connect } from "./live.js";
 import * as outbox from "./outbox.js";
-import { isAbort, problemText } from "./problems.js";
+import { Problem, isAbort, problemText } from "./problems.js";
 import { showReferences } from "./references.js";
 import { showBar, startBar } from "./relation-bar.js";
 import { showReview } from "./review.js";
@@ -37,8 +37,8 @@ async function show() {
     await SHOW[route.view](root, route, signal);
   } catch (error) {
     if (isAbort(error) || signal.aborted) return;
+    if (!(error instanceof Problem)) console.error(error);
     root.replaceChildren(make("div", { class: "panel narrow", role: "alert" }, make("p", {}, problemText(error)), make("a", { class: "button", href: "#/" }, "To the start")));
-    if (!error.status && !(error.message)) throw error;
   }
 }
 

@@ -26,8 +26,8 @@ function paint(relation) {
 }
 
 function title(relation) {
-  const { open, accepted } = relation.counts;
-  const words = relation.deleted ? "deleted by someone else" : relation.heads ? `${count(relation.facts ?? accepted, "fact")} accepted, ${count(open, "head")} to review` : count(relation.references.length, "reference");
+  const { open = 0 } = relation.counts;
+  const words = relation.deleted ? "deleted by someone else" : relation.heads ? `${count(relation.facts, "fact")} accepted, ${count(open, "head")} to review` : count(relation.references.length, "reference");
   return make("div", { class: "relation-title" }, make("h1", {}, label(relation.name)),
     make("p", { class: "quiet" }, words, relation.learning && make("span", { class: "learning" }, "learning from verdicts")));
 }

@@ -46,7 +46,7 @@ const teachOffer = () => offer("Teach a relation", "Three to five pairs are enou
 function reviewOffer(relations) {
   if (!relations.length) return offer("Continue a review", "Relations that you teach are listed here.");
   return offer("Continue a review", "Verdicts are saved one by one; go on where you were.", make("ul", { class: "reviews" }, relations.map((relation) => {
-    const { open } = relation.counts;
+    const { open = 0 } = relation.counts;
     const reviewed = relation.heads ? 1 - open / relation.heads : 0;
     return make("li", {}, make("a", { href: address("review", relation.id) }, label(relation.name), make("small", { class: "quiet" }, relation.heads ? `${count(open, "head")} left` : "not completed yet")),
       relation.heads > 0 && make("progress", { value: reviewed, max: 1, "aria-label": `Reviewed: ${percent(reviewed)}` }));

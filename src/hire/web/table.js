@@ -18,7 +18,7 @@ export async function showTable(root, { relation: id, params }, signal) {
   const body = make("tbody", {});
   const total = make("p", { class: "quiet", role: "status", id: "table-total" });
   const more = button("Show more", () => load(), { class: "more", hidden: true });
-  const search = make("input", { type: "search", id: "table-search", placeholder: "Search heads and tails", "aria-label": "Search heads and tails", value: filters.q ?? "", oninput: debounced(() => filter({ q: search.value.trim() || undefined }), 200) });
+  const search = make("input", { type: "search", id: "table-search", placeholder: "Search heads", "aria-label": "Search heads", value: filters.q ?? "", oninput: debounced(() => filter({ q: search.value.trim() || undefined }), 200) });
   const order = make("select", { "aria-label": "Order", onchange: () => filter({ order: order.value }) }, Object.entries(ORDERS).map(([value, name]) => make("option", { value, selected: value === filters.order }, name)));
   const threshold = thresholdPanel(id, () => filters.type, signal, () => reload());
   const facets = facetPanel(filters, filter);

@@ -3,7 +3,8 @@
 import { get, path, query } from "./api.js";
 
 const BLOCK = 50; // cards asked for at once
-const AHEAD = 12; // ask for more when fewer are left
+const AHEAD = 30; // ask for more when fewer are left
+const MAX_TAILS = 10;
 
 const pairKey = (head, tail) => `${head.id}\n${tail?.id ?? ""}`;
 
@@ -25,13 +26,25 @@ export class Trail {
 
   // Makes the card of a head the current one.
   async visit(head) {
-    const card = await get(`${path("relations", this.relation, "cards", "one")}${query({ head })}`, { signal: this.signal });
+    const card = await this.#card(head);
     const old = this.places.findIndex(({ key }) => key === pairKey(card.head, card.tail));
     if (old >= 0) this.position = old;
     else {
       this.position = Math.min(this.position + 1, this.places.length);
       this.places.splice(this.position, 0, placeOf(card));
     }
+  }
+
+  // The card of any head; one that is not in the queue, or not completed yet, is answered now.
+  async #card(head) {
+    const address = path("relations", this.relation);
+    const stored = await get(`${address}/cards/one${query({ head })}`, { signal: this.signal }).catch((error) => {
+      if (error.code === "not-found") return null;
+      throw error;
+    });
+    if (stored?.suggestions.length) return stored;
+    const { head: found, answers } = await get(`${address}/answers${query({ head, k: MAX_TAILS })}`, { signal: this.signal });
+    return { type: null, state: "open", version: null, known: [], ...stored, head: found, tail: answers[0]?.tail ?? null, suggestions: answers };
   }
 
   // Adds cards at the end; one request at a time.
@@ -45,24 +58,33 @@ export class Trail {
   }
 
   async #append() {
-    const seen = new Set(this.places.map(({ key }) => key));
     let cursor = null;
     do { // from the start, as judged cards are no longer there; those that were skipped are passed over
-      const page = await get(`${path("relations", this.relation, "cards")}${query({ ...this.filters, limit: BLOCK, cursor })}`, { signal: this.signal });
-      const found = page.cards.filter((card) => card.tail !== null && !seen.has(pairKey(card.head, card.tail)));
-      this.places.push(...found.map(placeOf));
-      this.total = page.total;
+      const page = await this.#page(cursor);
+      this.places.push(...this.#unseen(page.cards));
       cursor = page.next;
       this.exhausted = cursor === null;
     } while (cursor !== null && this.places.length - this.position <= AHEAD);
   }
 
-  // Asks for the next cards anew, as they may have changed; the current one stays.
+  async #page(cursor) {
+    const page = await get(`${path("relations", this.relation, "cards")}${query({ ...this.filters, limit: BLOCK, cursor })}`, { signal: this.signal });
+    this.total = page.total;
+    return page;
+  }
+
+  #unseen(cards) {
+    const seen = new Set(this.places.map(({ key }) => key));
+    return cards.filter((card) => card.tail !== null && !seen.has(pairKey(card.head, card.tail))).map(placeOf);
+  }
+
+  // Asks for the next cards anew, as they may have changed; the current one stays, and none is missing meanwhile.
   async refill() {
     await this.pending;
+    const page = await this.#page(null);
     this.places.splice(this.position + 1, Infinity, ...this.ahead.filter(({ item }) => item !== null));
-    this.exhausted = false;
-    await this.more();
+    this.places.push(...this.#unseen(page.cards));
+    this.exhausted = page.next === null;
   }
 
   step(by) {
