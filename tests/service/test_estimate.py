@@ -6,6 +6,8 @@ import pytest
 from hire.service.estimate import MIN_CHECKED, estimate, in_words, wilson
 from tests.service.conftest import Desk
 
+DRAWS = 1_000
+
 
 def test_wilson_is_the_published_interval() -> None:
     # Brown, Cai and DasGupta (2001) and the usual tables: 0 of 10 and 81 of 263.
@@ -39,14 +41,14 @@ def test_strata_correct_for_the_choice_of_checks() -> None:
 def test_the_interval_covers_the_truth_about_as_often_as_it_says(truth: float) -> None:
     generator = np.random.default_rng(1)
     covered = 0
-    for _ in range(300):
+    for _ in range(DRAWS):
         confidence = generator.uniform(0.9, 1, 500)
         correct = generator.uniform(size=500) < truth
         checked = generator.choice(500, 30, replace=False)
         rest = np.setdiff1d(np.arange(500), checked)
         found = estimate(confidence[rest].tolist(), confidence[checked].tolist(), correct[checked].tolist())
         covered += found.low <= correct[rest].mean() <= found.high
-    assert covered / 300 >= 0.93
+    assert covered / DRAWS >= 0.92  # of 95%; 93 to 96% with many more draws
 
 
 def test_checks_in_one_corner_are_too_few() -> None:

@@ -190,7 +190,8 @@ def head_state(holding: dict[str, Holding], suggestions: Sequence[Row]) -> dict[
         state = "no_tail"
     elif accepted:
         state = "accepted"
-        shown = next((row for row in suggestions if row["tail"] in accepted), None)
+        to_audit = [tail for tail in accepted if not holding[tail].checked]
+        shown = next((row for row in suggestions if row["tail"] in (to_audit or accepted)), None)
     elif unsure:
         state = "unsure"
         shown = next((row for row in suggestions if row["tail"] in unsure), None)

@@ -116,8 +116,7 @@ class Store:
             if connection is None:
                 connection = self._local.reader = self._connect()
                 connection.execute("PRAGMA query_only = ON")
-                with self._lock:
-                    self._readers.append(connection)
+                self._readers.append(connection)  # not under the lock, which a writer may hold for long
             yield connection
 
     @contextmanager
