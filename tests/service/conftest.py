@@ -35,7 +35,9 @@ def path_model() -> TrainedModel:
 @pytest.fixture
 def service(model: TrainedModel, tmp_path: Path) -> Iterator[Service]:
     store = Store(tmp_path / "relations.sqlite")
-    yield Service(model, store)
+    service = Service(model, store)
+    yield service
+    service.stop()
     store.close()
 
 

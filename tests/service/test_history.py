@@ -8,7 +8,8 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from pyoxigraph import NamedNode, RdfFormat, Store as Triples, parse
+from pyoxigraph import NamedNode, RdfFormat, parse
+from pyoxigraph import Store as Triples
 
 from hire.data.iri import PREFIX, iri_of
 from hire.inference.answers import Answer

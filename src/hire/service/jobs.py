@@ -36,26 +36,24 @@ class Jobs:
         self._wake = threading.Event()
         self._learn = threading.Event()
         self._stopping = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._endure, args=(work, wake), name=name, daemon=True)
-            for name, work, wake in (("jobs", self._run_next, self._wake), ("learner", self._learn_next, self._learn))
-        ]
+        self._threads: list[threading.Thread] = []
         self._to_learn: dict[str, float] = {}  # relations with new verdicts, and when the last one came
 
     def start(self) -> None:
         """Carry out jobs from now on; first those that a stop interrupted."""
-        for thread in self._threads:
+        self._stopping.clear()
+        for name, work, wake in (("jobs", self._run_next, self._wake), ("learner", self._learn_next, self._learn)):
+            thread = threading.Thread(target=self._endure, args=(work, wake), name=name, daemon=True)
             thread.start()
-        self._wake.set()
+            self._threads.append(thread)
 
     def stop(self) -> None:
         """Stop after the heads that are being answered; jobs go on at the next start."""
         self._stopping.set()
         for event in (self._wake, self._learn):
             event.set()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join()
+        while self._threads:
+            self._threads.pop().join()
 
     def create(self, relation: StoredRelation, k: int, by: str) -> Callable[[], str]:
         """Find the heads of a new job; the returned change saves it, and gives its id."""
