@@ -36,7 +36,7 @@ def browser(downloads: Path) -> Iterator[Chrome]:
 
 @pytest.fixture
 def page(browser: Chrome) -> Iterator[Page]:
-    """The browser, without what an earlier test has left; a test names it last, so that it leaves before its service ends."""
+    """The browser without what an earlier test has left; a test names it last: it leaves before its service ends."""
     found = Page(browser)
     found.size(1280)
     found.complaints()
@@ -45,15 +45,16 @@ def page(browser: Chrome) -> Iterator[Page]:
     found.leave()
 
 
-@pytest.fixture
-def service(path_model: TrainedModel, tmp_path: Path) -> Iterator[Service]:
-    service = Service.over(path_model, tmp_path / "relations.sqlite", "weights")
+@pytest.fixture(scope="session")
+def service(path_model: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    service = Service.over(path_model, tmp_path_factory.mktemp("state") / "relations.sqlite", "weights")
     yield service
     service.store.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def address(service: Service) -> Iterator[str]:
+    """Where the service is for all tests; each teaches a relation of its own."""
     with served(service) as address:
         yield address
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -94,5 +93,9 @@ def test_no_label_leaves_the_page(large: Desk, page: Page, name: str) -> None:
             assert page.run("return document.documentElement.scrollWidth") <= width, (view, width)
     page.open(large.address, f"{large.relation}/history")
     page.reads(".log td", name[:20])
-    direction = "return getComputedStyle([...document.querySelectorAll('.log td bdi')].find((e) => e.textContent.startsWith(arguments[0]))).direction"
-    assert page.run(direction, name[:20]) == ("rtl" if name == ARABIC else "ltr")
+    direction = page.run(
+        "const names = [...document.querySelectorAll('.log td bdi')];"
+        "return getComputedStyle(names.find((name) => name.textContent.startsWith(arguments[0]))).direction",
+        name[:20],
+    )
+    assert direction == ("rtl" if name == ARABIC else "ltr")

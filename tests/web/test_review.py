@@ -73,7 +73,7 @@ def test_a_relation_from_verdicts_to_a_store(desk: Desk, page: Page, downloads: 
     assert page.pair() == first
     page.press("z")  # nothing is left to take back
     page.press("a")
-    page.reads(".last.saved", "accepted, saved")
+    page.reads(".last.saved", "Saved: ")
 
     page.click("#tab-table")
     page.reads("#estimate", "0.9 or higher: ")
@@ -229,12 +229,13 @@ def test_unsaved_verdicts_survive_a_reload(desk: Desk, page: Page) -> None:
     page.open(desk.address, f"{desk.relation}/review")
     page.text("#card")
     page.run(
-        "const plain = fetch; window.fetch = (a, ...b) => a.endsWith('/verdicts') ? Promise.reject(Error()) : plain(a, ...b)"
+        "const plain = fetch; window.fetch = (address, ...rest) =>"
+        " address.endsWith('/verdicts') ? Promise.reject(Error()) : plain(address, ...rest)"
     )
     pair = page.pair()
     page.press("a")
     page.reads("#saving.trouble", "1 verdict not saved yet")
-    page.reads(".last", "saving…")  # never called saved before it is
+    page.reads(".last.saving", "Saving: ")  # never called saved before it is
     page.browser.refresh()
     page.all_saved()
     assert desk.verdicts() == {pair: "accept"}

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from pathlib import Path
 
+from hire.inference.model import TrainedModel
 from hire.service.service import Service
 from tests.web.conftest import Desk
 from tests.web.page import ENTER, Page, served
@@ -64,7 +66,8 @@ def test_a_relation_that_is_gone_is_said_so(address: str, page: Page) -> None:
     page.text("#try")
 
 
-def test_the_token_is_asked_for(service: Service, page: Page) -> None:
+def test_the_token_is_asked_for(path_model: TrainedModel, tmp_path: Path, page: Page) -> None:
+    service = Service.over(path_model, tmp_path / "relations.sqlite")
     with served(service, token="secret") as address:
         page.open(address)
         page.text("dialog[open] #token-title")
@@ -73,3 +76,4 @@ def test_the_token_is_asked_for(service: Service, page: Page) -> None:
         page.press("secret", ENTER)
         page.text("#try")
         page.leave()
+    service.store.close()

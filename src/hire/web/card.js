@@ -4,7 +4,7 @@ import { button, key, label, make, percent } from "./dom.js";
 import { reasonList } from "./evidence.js";
 
 const MAX_OTHERS = 9;
-const MAX_KNOWN = 12;
+const MAX_KNOWN = 6;
 export const VERDICTS = { accept: "accepted", reject: "rejected", unsure: "unsure", no_tail: "no tail", undo: "undone" };
 export const STATES = { open: "to review", accepted: "accepted", rejected: "rejected", unsure: "unsure", no_tail: "no tail", empty: "no suggestion" };
 

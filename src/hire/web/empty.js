@@ -6,10 +6,11 @@ import { beside, isAbort, showProblem } from "./problems.js";
 import { complete } from "./relation-bar.js";
 import { address } from "./router.js";
 
-export function emptyReview(relation, trail, filters) {
+export function emptyReview(relation, trail, filters, again) {
   const { job } = relation;
   if (job?.state === "running" || job?.state === "queued") return panel("Completing…", "The first cards appear in a moment.");
   if (!relation.heads) return offer(relation);
+  if (trail.skipped() >= 0) return panel("End of the queue", "Some cards were passed over.", button("Look at them again", again, { class: "main" }));
   const table = make("a", { href: address("table", relation.id), class: "button" }, "See the table");
   const history = make("a", { href: address("history", relation.id), class: "button main" }, "Export the facts");
   if (filters.min_confidence || filters.type) return panel("No more cards here", "Every card of this selection is reviewed.", table, make("a", { href: address("review", relation.id), class: "button main" }, "Review the others"));

@@ -17,7 +17,7 @@ export function facetPanel(filters, filter) {
         const chosen = Number(filters.min_confidence) === low && (filters.max_confidence === undefined ? high >= 1 : Number(filters.max_confidence) === high);
         return facet(`${low.toFixed(1)} – ${high.toFixed(1)}`, count, chosen, (on) => filter(on ? range : NO_RANGE), Math.max(1, ...bins.map((bin) => bin.count)));
       })),
-      types.length > 0 ? group("Type", types.map(({ value, count }) => facet(value ?? "none", count, filters.type === value, (on) => filter({ type: on ? value : undefined })))) : "");
+      types.some(({ value }) => value) ? group("Type", types.map(({ value, count }) => facet(value || "no type", count, filters.type === value, (on) => filter({ type: on ? value : undefined })))) : "");
   }
   return { element, show };
 }

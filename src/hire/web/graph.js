@@ -5,6 +5,7 @@ import { button, draw, label, make, say } from "./dom.js";
 
 const WIDTH = 400, HEIGHT = 320, MARGIN = 44;
 const LETTER = { pole: 7.9, "": 6.6 }; // about as wide as a letter of a label
+const ROWS = [-68, 62, -122, 116]; // of the paths, above and below the pair
 const MAX_NODES = 60;
 const MAX_LABELLED = 9; // edges; of more, only those of the selected entity have their names
 const GOLDEN_ANGLE = 2.4;
@@ -45,7 +46,7 @@ export function graphView({ neighbours, open }) {
     for (const [entity, x] of poles) Object.assign(add(entity, names(entity)), { x, y: HEIGHT / 2, fixed: true, role: "pole" });
     paths.forEach(({ entities, kinds, role }, row) => entities.forEach((entity, place) => {
       const x = MARGIN + ((WIDTH - 2 * MARGIN) * place) / Math.max(1, entities.length - 1);
-      const y = HEIGHT / 2 + (row % 2 ? 1 : -1) * (60 + 20 * row + 16 * place); // each path beside the others
+      const y = HEIGHT / 2 + ROWS[row % ROWS.length] + 12 * place;
       const node = nodes.get(entity) ?? Object.assign(add(entity, names(entity)), { x, y });
       if (place > 0) link(nodes.get(entities[place - 1]), node, kinds[place - 1], role);
     }));
@@ -68,12 +69,12 @@ export function graphView({ neighbours, open }) {
       say(`${found.length} neighbours of ${node.name}`);
     }
     caption.replaceChildren(label(node.name), ": ", button("details", () => open(node.entity), { class: "link" }));
+    arrange([...nodes.values()], edges, WIDTH, HEIGHT, MARGIN);
     paint(node);
   }
 
   function paint(focused = null) {
     const all = [...nodes.values()];
-    arrange(all, edges, WIDTH, HEIGHT, MARGIN);
     const first = focused ?? all[0];
     const named = (edge) => edges.length <= MAX_LABELLED || edge.from === selected || edge.to === selected;
     svg.replaceChildren(...edges.flatMap((edge) => line(edge, named(edge))), ...all.map((node) => circle(node, node === first)));

@@ -7,6 +7,7 @@ const FIRST_PAUSE = 250, LONGEST_PAUSE = 4000; // milliseconds before connecting
 const channel = new BroadcastChannel("hire.events");
 const listeners = new Set();
 let lastId = null;
+let offline = false;
 
 // Calls a function with each event's name and data, until the returned function is called.
 export function listen(listener) {
@@ -33,7 +34,8 @@ async function stayConnected() {
     } catch {
       pause = Math.min(2 * pause, LONGEST_PAUSE);
     }
-    pass({ name: "offline", data: {} });
+    if (!offline) pass({ name: "offline", data: {} });
+    offline = true;
     await new Promise((done) => setTimeout(done, pause));
   }
 }
@@ -45,7 +47,8 @@ function pass(event) {
 
 async function read(onevent) {
   const response = await request("v1/events", { headers: lastId ? { "last-event-id": lastId } : {} });
-  pass({ name: "online", data: {} });
+  if (offline) pass({ name: "online", data: {} }); // again: something may have been missed
+  offline = false;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {

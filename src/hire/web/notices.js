@@ -1,7 +1,8 @@
 // What happened around a card: the last verdict and whether it is saved, others' verdicts, conflicts, the queue.
 
 import { VERDICTS } from "./card.js";
-import { button, label, make } from "./dom.js";
+import { $, button, label, make } from "./dom.js";
+import { judge, onChange } from "./outbox.js";
 import { problemText } from "./problems.js";
 
 const BEFORE = 5, AFTER = 12; // cards in the queue around the current one
@@ -11,9 +12,9 @@ const pairOf = ({ head, tail }) => [label(head.label), ...(tail ? [" → ", labe
 
 // The last verdict; it is called saved once the service has saved it.
 export function lastLine(line, item) {
-  const states = { saving: "saving…", saved: "saved", conflict: "not saved: see above", failed: "not saved: see above" };
+  const states = { saving: "Saving", saved: "Saved", conflict: "Not saved", failed: "Not saved" };
   line.className = `last quiet ${item.state}`;
-  line.replaceChildren(...pairOf(item), `: ${VERDICTS[item.verdict]}, `, make("span", { class: "saved-state" }, states[item.state]));
+  line.replaceChildren(make("span", { class: "saved-state" }, states[item.state]), ": ", ...pairOf(item), ` ${VERDICTS[item.verdict]}`);
 }
 
 // Someone else has judged the head that is shown.
@@ -21,19 +22,24 @@ export function noticeOf(entry) {
   return make("p", { class: "notice", role: "status" }, `${entry.by} has just given a verdict: `, ...pairOf(entry), `: ${VERDICTS[entry.verdict]}.`);
 }
 
-export function conflictNotice(item, overrule) {
-  const { conflict } = item;
-  const notice = make("div", { class: "notice conflict", role: "alert" },
-    make("p", {}, "Not saved: you said ", ...pairOf(item), ` is ${VERDICTS[item.verdict]}, but ${conflict.by} has said: `, ...pairOf(conflict), ` is ${VERDICTS[conflict.verdict]}.`));
-  notice.append(
-    button(`Keep ${conflict.by}'s verdict`, () => notice.remove()),
-    button("Overrule with mine", () => { notice.remove(); overrule(item); }, { class: "overrule" }));
+// Verdicts that the service did not take are shown in any view, as they may be told of after the review was left.
+export function startNotices() {
+  onChange((item) => {
+    if (item?.state === "conflict") $("notices").append(conflictNotice(item));
+    if (item?.state === "failed") $("notices").append(noticeWith([...pairOf(item), `: ${VERDICTS[item.verdict]} is not saved. ${problemText(item.problem)}`], "Dismiss"));
+  });
+}
+
+function noticeWith(words, dismissal) {
+  const notice = make("div", { class: "notice conflict", role: "alert" }, make("p", {}, words));
+  notice.append(button(dismissal, () => notice.remove()));
   return notice;
 }
 
-export function failureNotice(item) {
-  const notice = make("div", { class: "notice conflict", role: "alert" }, make("p", {}, "Not saved: ", ...pairOf(item), `: ${VERDICTS[item.verdict]}. ${problemText(item.problem)}`));
-  notice.append(button("Dismiss", () => notice.remove()));
+function conflictNotice(item) {
+  const { conflict } = item;
+  const notice = noticeWith(["Not saved: you said ", ...pairOf(item), ` is ${VERDICTS[item.verdict]}, but ${conflict.by} has said: `, ...pairOf(conflict), ` is ${VERDICTS[conflict.verdict]}.`], `Keep ${conflict.by}'s verdict`);
+  if (item.verdict !== "undo") notice.append(button("Overrule with mine", () => { notice.remove(); judge(item.relation, { ...item, version: null }, true); }, { class: "overrule" }));
   return notice;
 }
 

@@ -12,7 +12,7 @@ import { Explanations } from "./explanations.js";
 import { graphView } from "./graph.js";
 import { setKeys } from "./keys.js";
 import { listen } from "./live.js";
-import { conflictNotice, failureNotice, lastLine, noticeOf, queueList } from "./notices.js";
+import { lastLine, noticeOf, queueList } from "./notices.js";
 import * as outbox from "./outbox.js";
 import { isAbort, showProblem } from "./problems.js";
 import { go, note } from "./router.js";
@@ -30,13 +30,13 @@ export function showReview(root, { params, relation: id }, signal) {
   const trail = new Trail(id, filters, signal);
   const explanations = new Explanations(id, signal);
   const graph = graphView({ neighbours, open: openEntity });
-  const [notices, middle, queue, last] = [make("div", { class: "notices" }), make("div"), make("div"), make("p", { class: "last quiet" })];
+  const [middle, queue, last] = [make("div"), make("div"), make("p", { class: "last quiet" })];
   const bar = verdictBar(judge, undo);
   const actions = make("div", { class: "actions" }, last, bar);
   const search = make("input", { id: "search", type: "search", placeholder: "Search a head", "aria-label": "Search a head" });
   const tools = make("div", { class: "tools" }, orderSelect(order), filterChip(), make("div", { class: "field" }, search));
   root.replaceChildren(make("div", { class: "review" }, make("aside", { class: "queue", "aria-label": "Queue" }, queue),
-    make("div", { class: "center" }, tools, notices, middle, actions), make("aside", { class: "around", "aria-label": "Around the pair" }, graph.element)));
+    make("div", { class: "center" }, tools, middle, actions), make("aside", { class: "around", "aria-label": "Around the pair" }, graph.element)));
   entityField(search, ({ id: head }) => { search.value = ""; visit(head); });
 
   function orderSelect(chosen) {
@@ -71,18 +71,26 @@ export function showReview(root, { params, relation: id }, signal) {
     explain.cancel();
     const relation = current();
     graph.element.hidden = place === null;
-    if (place === null) middle.replaceChildren(emptyReview(relation, trail, filters));
+    if (place === null) middle.replaceChildren(emptyReview(relation, trail, filters, () => { trail.position = trail.skipped(); paint(); }));
     else {
       const view = cardView(relation, place, { open: openEntity, choose, find: (field) => entityField(field, choose) });
+      const radio = document.activeElement?.matches("input[name=tail]");
       middle.replaceChildren(view.element);
       if (place.notice) view.element.prepend(noticeOf(place.notice));
       if (place.tail) explain(place, view);
       $("verdict-accept").disabled = $("verdict-reject").disabled = $("verdict-unsure").disabled = place.tail === null;
-      if (focus) view.element.focus({ preventScroll: true });
+      if (radio) view.element.querySelector("input[name=tail]:checked")?.focus();
+      else if (focus) view.element.focus({ preventScroll: true });
       noteAddress();
     }
     paintAround();
     if (trail.needsMore()) more();
+  }
+
+  // Shows what has changed without taking the focus, or what is being typed, from the person.
+  function repaint() {
+    if (middle.contains(document.activeElement) && document.activeElement.matches("#other-tail")) paintAround();
+    else paint({ focus: document.activeElement === $("card") });
   }
 
   function paintAround() {
@@ -146,24 +154,16 @@ export function showReview(root, { params, relation: id }, signal) {
     } else await visit(item.head.id); // given before this view was opened
   }
 
-  function overrule(item) {
-    outbox.judge(id, { ...item, version: null }, true);
-  }
-
   function onItem(item) {
     if (item?.relation !== id) return;
     lastLine(last, item);
     if (item.state === "saving") return;
     const place = trail.places.find((other) => other.item?.key === item.key || (item.verdict === "undo" && other.card.head.id === item.head.id && !other.item));
-    if (item.state === "saved") {
-      if (place && item.card) place.card = item.card;
-      say(`${item.tail?.label ?? item.head.label} ${VERDICTS[item.verdict]}, saved`);
-      if (place && place === trail.here) paint({ focus: false });
-      return;
-    }
-    if (place) place.item = null;
-    notices.append(item.conflict ? conflictNotice(item, overrule) : failureNotice(item));
-    paintAround();
+    if (place && item.card) place.card = item.card;
+    if (place && item.state !== "saved") place.item = null;
+    if (item.state === "saved") say(`${item.tail?.label ?? item.head.label} ${VERDICTS[item.verdict]}, saved`);
+    if (place && place === trail.here) repaint();
+    else paintAround();
   }
 
   // What happens elsewhere
@@ -173,7 +173,7 @@ export function showReview(root, { params, relation: id }, signal) {
     if (data.relation !== id) return;
     if (name === "verdict" && data.client !== client) {
       trail.judgedElsewhere(data);
-      if (trail.here?.notice === data) paint({ focus: false });
+      if (trail.here?.notice === data) repaint();
       else paintAround();
     }
     if (name === "batch" || (name === "relation" && ["learned", "refreshed"].includes(data.change))) refill();

@@ -24,15 +24,13 @@ export class Trail {
     return this.places.slice(this.position + 1);
   }
 
-  // Makes the card of a head the current one.
+  // Makes the card of a head the current one; the one that was current comes next.
   async visit(head) {
     const card = await this.#card(head);
-    const old = this.places.findIndex(({ key }) => key === pairKey(card.head, card.tail));
-    if (old >= 0) this.position = old;
-    else {
-      this.position = Math.min(this.position + 1, this.places.length);
-      this.places.splice(this.position, 0, placeOf(card));
-    }
+    const old = this.places.findIndex(({ key, item }) => item === null && key === pairKey(card.head, card.tail));
+    if (old >= 0) this.places.splice(old, 1);
+    if (old >= 0 && old < this.position) this.position -= 1;
+    this.places.splice(this.position, 0, placeOf(card));
   }
 
   // The card of any head; one that is not in the queue, or not completed yet, is answered now.
@@ -85,6 +83,11 @@ export class Trail {
     this.places.splice(this.position + 1, Infinity, ...this.ahead.filter(({ item }) => item !== null));
     this.places.push(...this.#unseen(page.cards));
     this.exhausted = page.next === null;
+  }
+
+  // The first card that was passed over; -1 if there is none.
+  skipped() {
+    return this.places.findIndex(({ card, item }) => item === null && card.state === "open");
   }
 
   step(by) {
