@@ -7,9 +7,10 @@ import pyoxigraph
 import pytest
 
 from hire.errors import HireError
+from hire.inference.answers import Answer
 from hire.inference.bulk import Heads, Output, Question, answers_for, teach_from, write_answers, writer
 from hire.inference.model import load
-from hire.inference.relation import Answer, TaughtRelation
+from hire.inference.relation import TaughtRelation
 
 NAMES = ["plant", "virus", "cell", "tissue", "organism"] * 60
 

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 from hire.data.iri import PREFIX, check_prefix
 from hire.data.sources.reading import read_examples, read_lines
 from hire.errors import HireError
+from hire.inference.answers import UNNAMED, Answer
 from hire.inference.export import to_ntriples, to_tsv
 from hire.inference.model import TrainedModel
-from hire.inference.relation import HEADS_AT_ONCE, UNNAMED, Answer, TaughtRelation
+from hire.inference.relation import HEADS_AT_ONCE, TaughtRelation
 from hire.progress import track
 from hire.util.files import explain_os_errors, read_blocks
 from hire.util.tensors import write_json
