@@ -131,7 +131,7 @@ def test_a_mapped_file_that_changes_is_told_and_one_in_memory_does_not_matter(
     in_memory.mapped.check()
     assert np.array_equal(in_memory.facts.keys, umls.facts.keys)
     for dataset in (mapped, extended):
-        with pytest.raises(HireError, match=r"facts\.npy: was changed or removed"):
+        with pytest.raises(HireError, match=r"facts\.npy: a file of the dataset was changed or removed"):
             dataset.mapped.check()
 
 

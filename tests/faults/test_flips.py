@@ -15,11 +15,10 @@ from hire.data.dataset import FewShotDataset
 from hire.data.open import open_dataset
 from hire.embeddings.settings import EmbeddingSettings
 from hire.errors import HireError
+from hire.inference.answers import Answer
 from hire.inference.bulk import Heads, Question, write_answers, writer
 from hire.inference.fit import fit
 from hire.inference.model import TrainedModel, load
-from hire.inference.relation import Answer
-from hire.service.store import RelationStore
 from hire.systems.path import pretrained
 from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.settings import EvidenceSettings
@@ -31,6 +30,7 @@ from hire.util.checksums import checksum_of
 from hire.util.tensors import load_tensors
 from tests.conftest import write_layout
 from tests.faults.support import Trials, contents, how_many
+from tests.service.stored import everything_in, taught
 from tests.support import small_settings
 
 REFERENCES = [("virus", "organism"), ("fungus", "organism"), ("cell_component", "cell")]
@@ -222,20 +222,8 @@ def stopped() -> Callable[..., None]:
 
 def test_taught_relations(tmp_path: Path) -> None:
     path = tmp_path / "state"
-    store = RelationStore(path)
-    for number in range(30):
-        relation = store.add(f"relation {number}", [(f"head {number} {i}", f"tail {i}") for i in range(20)])
-        store.set_kind(relation.id, (f"head {number} 1", "tail 1"), "rejected")
-    store.close()
-
-    def read() -> Any:
-        store = RelationStore(path)
-        try:
-            return store.all()
-        finally:
-            store.close()
-
-    damage(Trials("taught relations", read, contents(path)), 1_000, 120)
+    taught(path, 30)
+    damage(Trials("taught relations", lambda: everything_in(path), contents(path)), 1_000, 120)
 
 
 def test_tensors_of_any_kind_are_named_in_their_error(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from hire.data.open import open_dataset
 from hire.errors import HireError
 from hire.inference.bulk import Heads, Question, write_answers, writer
 from hire.inference.model import load
-from hire.service.store import RelationStore
 from hire.training.run import CONFIG, MODEL
 from hire.util.checksums import read_record, write_record
 from tests.faults.support import contents, how_many, killed_at, randomness, torture
+from tests.service.stored import everything_in
 from tests.support import request, serving
 
 OPERATIONS = 200  # more than any of the short works here has
@@ -107,11 +107,12 @@ def test_no_confirmed_change_of_taught_relations_is_lost(tmp_path: Path) -> None
     confirmed, path = tmp_path / "confirmed", tmp_path / "state"
     generator = randomness("store")
     work = (
-        "import sys; from pathlib import Path; from hire.service.store import RelationStore\n"
-        "store = RelationStore(Path(sys.argv[1]))\n"
+        "import sys; from pathlib import Path; from hire.service.store import Store\n"
+        "from hire.service.relations import Draft, RelationTable\n"
+        "table = RelationTable(Store(Path(sys.argv[1])))\n"
         "print('ready', flush=True)\n"
         "for number in range(100_000):\n"
-        "    print(store.add(f'relation {number}', [('a', 'b')]).id, flush=True)\n"
+        "    print(table.add(Draft(f'relation {number}', [('a', 'b')])).id, flush=True)\n"
     )
     said: list[str] = []
     for _ in range(how_many(2, 40)):
@@ -123,10 +124,7 @@ def test_no_confirmed_change_of_taught_relations_is_lost(tmp_path: Path) -> None
             process.kill()
             process.wait()
         said += confirmed.read_text().splitlines()[1:-1]  # the last line may be half
-        store = RelationStore(path)
-        there = {relation.id for relation in store.all()}
-        store.close()
-        assert set(said) <= there
+        assert set(said) <= {row[1] for row in everything_in(path)["relations"]}
     assert said
 
 
@@ -177,12 +175,10 @@ def test_a_service_that_is_killed_has_all_that_it_confirmed(umls_run: Path, tmp_
         with serving(umls_run, *options) as (process, address):
             for number in range(generator.randrange(2, 12)):
                 body = {"name": f"r{number}", "references": [{"head": "virus", "tail": "organism"}]}
-                said.append(request(f"{address}/api/relations", body)["id"])
+                said.append(request(f"{address}/v1/relations", body)["id"])
             process.kill()
             process.wait()
-        store = RelationStore(tmp_path / "state")
-        assert set(said) <= {relation.id for relation in store.all()}
-        store.close()
+        assert set(said) <= {row[1] for row in everything_in(tmp_path / "state")["relations"]}
 
 
 def test_a_child_that_hangs_would_be_noticed() -> None:

@@ -7,25 +7,44 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from click.testing import Result
+from starlette.testclient import TestClient
 
 from hire.data.dataset import FewShotDataset
 from hire.data.open import open_dataset
 from hire.errors import HireError
 from hire.inference.model import TrainedModel, load
-from hire.service.relations import RelationService
-from hire.service.store import RelationStore
+from hire.service.app import create_app
+from hire.service.relations import Draft, RelationTable
+from hire.service.service import Service
+from hire.service.store import Store
 from hire.training.run import CALIBRATION, MODEL
 from hire.util.tensors import load_tensors, save_tensors
 from tests.faults.support import torture
+from tests.service.stored import everything_in, taught
 from tests.support import random_model
 
 Run = Callable[..., Result]
 SMALL = ("--system", "mean-translation", "--set", "embedding.steps=3", "--set", "embedding.dimension=100")
 COMMAND = (sys.executable, "-m", "hire")
+
+
+TEACH = {"name": "part_of", "references": [{"head": "virus", "tail": "organism"}]}
+
+
+@contextmanager
+def served(model: TrainedModel, state: Path) -> Iterator[TestClient]:
+    """A service in this process."""
+    store = Store(state)
+    try:
+        with TestClient(create_app(Service(model, store)), base_url="http://127.0.0.1") as client:
+            yield client
+    finally:
+        store.close()
 
 
 @pytest.fixture
@@ -126,7 +145,7 @@ def test_new_files_respect_the_umask(
         umls.save(made / "dataset")
         assert run(*predict, "-o", made / "out.tsv").exit_code == 0
         assert run("pretrain", "umls-one", "--steps", "3", "-o", made / "embeddings.safetensors").exit_code == 0
-        RelationStore(made / "state").close()
+        taught(made / "state", 1)
     finally:
         os.umask(before)
     modes = {path: path.stat().st_mode & 0o777 for path in made.rglob("*")}
@@ -160,29 +179,23 @@ def test_a_full_disk_leaves_nothing_half(
     run: Run, umls: FewShotDataset, predict: tuple[str | Path, ...], small_disk: Path
 ) -> None:
     umls.save(small_disk / "dataset")
-    store = RelationStore(small_disk / "state")
-    kept = store.add("kept", [("a", "b")])
+    taught(small_disk / "state", 1)
+    kept = everything_in(small_disk / "state")
+    store = Store(small_disk / "state")
     fill(small_disk, 8_192)
     with pytest.raises(HireError, match=r"no space left|full"):
         umls.save(small_disk / "dataset", overwrite=True)
     assert len(open_dataset(small_disk / "dataset").tasks) == len(umls.tasks)
-    with pytest.raises(HireError, match="full"):
-        store.add("too much", [(f"head {i}" * 50, f"tail {i}" * 50) for i in range(500)])
-    assert store.all() == [kept]
+    with pytest.raises(HireError, match=r"full|cannot be read or written"):
+        RelationTable(store).add(Draft("too much", [(f"head {i}" * 50, f"tail {i}" * 50) for i in range(500)]))
     store.close()
     result = run("train", "umls-one", "-o", small_disk / "run", "--no-calibrate", *SMALL)
     assert result.exit_code == 2 and "Traceback" not in result.output
     assert not list(small_disk.rglob(MODEL))
     (small_disk / "ballast").unlink()
     umls.save(small_disk / "dataset", overwrite=True)
-    again = RelationStore(small_disk / "state")
-    assert again.all() == [kept]
-    again.close()
-    assert sorted(path.name for path in small_disk.iterdir() if path.name != "run") == [
-        "dataset",
-        "state",
-        "state-journal",
-    ]
+    assert everything_in(small_disk / "state") == kept
+    assert {path.name for path in small_disk.iterdir()} - {"run"} == {"dataset", "state"}
 
 
 def test_a_read_only_disk_is_read_and_told(
@@ -208,23 +221,23 @@ def test_a_dataset_that_is_cut_while_it_is_served_is_told(
         monkeypatch.setattr("hire.util.files.LARGEST_IN_MEMORY", limit)
         folder = tmp_path / f"umls-{limit}"
         subprocess.run(["cp", "-r", str(umls_folder), str(folder)], check=True)
-        service = RelationService(random_model(open_dataset(folder)), RelationStore(tmp_path / f"state-{limit}"))
-        taught = service.teach("part_of", [("virus", "organism"), ("fungus", "organism")])
-        before = service.answers(taught.id, "plant", 3, True, None)
-        for path in folder.rglob("*.npy"):
-            os.truncate(path, 0)
-        if limit:
-            assert service.answers(taught.id, "plant", 3, True, None) == before
-            service.store.close()
-            continue
-        changed = pytest.raises(HireError, match="was changed or removed while it was in use")
-        with changed:
-            service.answers(taught.id, "plant", 3, True, None)
-        with changed:
-            service.teach("again", [("cell", "tissue")])
-        with changed:
-            service.model.search("ce")
-        service.store.close()
+        with served(random_model(open_dataset(folder)), tmp_path / f"state-{limit}") as client:
+            relation = client.post("/v1/relations", json=TEACH).json()["id"]
+            ask = f"/v1/relations/{relation}/answers?head=plant&k=3"
+            before = client.get(ask).json()
+            assert before["answers"]
+            for path in folder.rglob("*.npy"):
+                os.truncate(path, 0)
+            if limit:
+                assert client.get(ask).json() == before
+                continue
+            for response in (
+                client.get(ask),
+                client.post("/v1/relations", json=TEACH),
+                client.get("/v1/entities?q=ce"),
+            ):
+                assert response.status_code == 503 and str(tmp_path) not in response.text
+                assert "was changed or removed while it was in use" in response.text
 
 
 def test_weights_that_are_cut_while_they_are_used_do_not_matter(umls_run: Path, tmp_path: Path) -> None:
@@ -239,18 +252,12 @@ def test_weights_that_are_cut_while_they_are_used_do_not_matter(umls_run: Path, 
 
 
 def test_a_state_that_is_gone_confirms_nothing(umls: FewShotDataset, tmp_path: Path) -> None:
-    service = RelationService(random_model(umls), RelationStore(tmp_path / "state"))
-    kept = service.teach("kept", [("virus", "organism"), ("fungus", "organism")])
-    (tmp_path / "state").unlink()
-    for change in (
-        lambda: service.teach("late", [("cell", "tissue")]),
-        lambda: service.judge(kept.id, "plant", "organism", "accepted"),
-        lambda: service.delete(kept.id),
-    ):
-        with pytest.raises(HireError, match="was removed or replaced while it was in use"):
-            change()
-    assert service.relations() == [kept]  # what was confirmed before, and nothing else
-    service.store.close()
+    with served(random_model(umls), tmp_path / "state") as client:
+        kept = client.post("/v1/relations", json=TEACH).json()["id"]
+        (tmp_path / "state").unlink()
+        for response in (client.post("/v1/relations", json=TEACH), client.delete(f"/v1/relations/{kept}")):
+            assert response.status_code == 503 and "nothing can be saved" in response.text
+            assert str(tmp_path) not in response.text
 
 
 def test_scores_that_are_no_numbers_are_never_an_answer(umls: FewShotDataset) -> None:

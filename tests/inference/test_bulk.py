@@ -9,10 +9,11 @@ import pyoxigraph
 import pytest
 
 from hire.errors import HireError
+from hire.inference.answers import Answer
 from hire.inference.bulk import Heads, Question, answers_for, teach_from, write_answers, writer
 from hire.inference.model import load
 from hire.inference.output import Output, complete_for
-from hire.inference.relation import Answer, TaughtRelation
+from hire.inference.relation import TaughtRelation
 
 NAMES = ["plant", "virus", "cell", "tissue", "organism"] * 60
 

@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from hire.errors import HireError
-from hire.service.database import StateFile
-from hire.service.store import RelationStore, StoredRelation
+from hire.service.database import StateFile, StateGoneError
+from hire.service.errors import problem_of
+from hire.service.relations import Draft, RelationTable
+from hire.service.store import Store
 from hire.util.locks import InUseError
+from tests.service.stored import everything_in, taught
 
 SCHEMA = """
 CREATE TABLE parents (id INTEGER PRIMARY KEY, name TEXT NOT NULL, note TEXT);
@@ -21,21 +24,10 @@ CREATE TABLE children (parent INTEGER NOT NULL REFERENCES parents (id) ON DELETE
 """
 
 
-def taught(path: Path, relations: int = 12) -> list[StoredRelation]:
-    """A file of relations, and what is in it."""
-    store = RelationStore(path)
-    for number in range(relations):
-        relation = store.add(f"relation {number}", [(f"head {number} {i}", f"tail {i}") for i in range(20)])
-        store.set_kind(relation.id, (f"head {number} 1", "tail 1"), "rejected")
-    found = store.all()
-    store.close()
-    return found
-
-
 @contextmanager
 def opened(path: Path, *, log: bool = False) -> Iterator[tuple[sqlite3.Connection, StateFile]]:
     """A file of another schema, opened as a store does."""
-    file, new = StateFile(path), not path.exists()
+    new, file = not path.exists(), StateFile(path)
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         file.register(connection)
@@ -66,27 +58,13 @@ def test_any_kind_of_change_keeps_the_digest_right(tmp_path: Path) -> None:
                     connection.execute("DELETE FROM parents WHERE id = ?", (number,))
 
 
-def test_an_error_undoes_the_change(tmp_path: Path) -> None:
-    store = RelationStore(tmp_path / "state")
-
-    def fail() -> None:
-        with store._changing() as connection:
-            connection.execute("INSERT INTO relations (id, name) VALUES ('a', 'b')")
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert store.all() == []
-    store.close()
-
-
 @pytest.mark.parametrize(
     "change",
     [
         "UPDATE relations SET name = 'x' WHERE number = 3",
-        "UPDATE pairs SET kind = 'accepted' WHERE number = 5",
+        "UPDATE pairs SET tail = 'other' WHERE number = 5",
         "DELETE FROM pairs WHERE number = 7",
-        "INSERT INTO relations (id, name) VALUES ('a', 'b')",
+        "INSERT INTO events (kind, data) VALUES ('a', 'b')",
         "UPDATE digest SET total = total + 1",
         "DELETE FROM digest",
         "CREATE TABLE another (x)",
@@ -108,57 +86,86 @@ def test_rows_that_are_not_those_that_were_written_are_told(tmp_path: Path, chan
     connection.commit()
     connection.close()
     with pytest.raises(HireError, match="is damaged") as caught:
-        RelationStore(path)
+        Store(path)
     assert "restore it from a backup" in str(caught.value.problems[0].remedy)
 
 
 def test_no_flipped_bit_is_believed(tmp_path: Path) -> None:
     original, path = tmp_path / "original", tmp_path / "state"
-    written = taught(original)
-    whole, generator = original.read_bytes(), random.Random(0)
+    taught(original)
+    written, whole, generator = everything_in(original), original.read_bytes(), random.Random(0)
     told = 0
-    for _ in range(300):
+    for _ in range(200):
         flipped = bytearray(whole)
         flipped[generator.randrange(len(whole))] ^= 1 << generator.randrange(8)
         path.write_bytes(flipped)
         try:
-            store = RelationStore(path)
+            found = everything_in(path)
         except HireError as error:
             told += 1
             assert str(path) in str(error)
             continue
-        assert store.all() == written  # a bit of space that is not in use
-        store.close()
-    assert told > 100
+        assert found == written  # a bit of space that is not in use
+    assert told > 50
+
+
+def test_a_file_that_lost_its_content_is_told_and_a_new_one_is_never_empty(tmp_path: Path) -> None:
+    StateFile(tmp_path / "new").close()
+    assert (tmp_path / "new").stat().st_size and everything_in(tmp_path / "new")["relations"] == []
+    (tmp_path / "state").touch()
+    with pytest.raises(HireError, match="it is empty"):
+        Store(tmp_path / "state")
+    assert not (tmp_path / "state.lock").exists()
+
+
+def test_nothing_that_was_confirmed_is_in_the_write_ahead_log_alone(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    taught(path)
+    store = Store(path)
+    RelationTable(store).add(Draft("late", [("a", "b")]))
+    assert (tmp_path / "state-wal").stat().st_size == 0
+    shutil.copy(path, tmp_path / "copy")  # without the log, as if that had been damaged
+    store.close()
+    assert "late" in {row[2] for row in everything_in(tmp_path / "copy")["relations"]}
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_file_that_is_gone_confirms_nothing(tmp_path: Path, replaced: bool) -> None:
-    path = tmp_path / "state"
-    taught(path)
-    store = RelationStore(path)
+@pytest.mark.parametrize("name", ["state", "state-wal"])
+def test_a_file_that_is_gone_confirms_nothing(tmp_path: Path, replaced: bool, name: str) -> None:
+    taught(tmp_path / "state")
+    store = Store(tmp_path / "state")
     if replaced:
-        shutil.copy(path, tmp_path / "copy")
-        (tmp_path / "copy").rename(path)
+        shutil.copy(tmp_path / name, tmp_path / "copy")
+        (tmp_path / "copy").rename(tmp_path / name)
     else:
-        path.unlink()
-    with pytest.raises(HireError, match="was removed or replaced while it was in use"):
-        store.add("late", [("a", "b")])
+        (tmp_path / name).unlink()
+    with pytest.raises(StateGoneError, match="was removed or replaced while it was in use"):
+        RelationTable(store).add(Draft("late", [("a", "b")]))
     store.close()
 
 
 def test_a_file_that_goes_during_a_change_confirms_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "state"
-    store = RelationStore(path)
+    store = Store(tmp_path / "state")
 
     def change() -> None:
-        with store._changing() as connection:
-            connection.execute("INSERT INTO relations (id, name) VALUES ('a', 'b')")
-            path.unlink()
+        with store.changing() as connection:
+            connection.execute("INSERT INTO events (kind, data) VALUES ('a', 'b')")
+            (tmp_path / "state").unlink()
 
-    with pytest.raises(HireError, match="removed or replaced"):
+    with pytest.raises(StateGoneError, match="removed or replaced"):
         change()
     store.close()
+
+
+def test_a_store_that_is_gone_is_503_without_a_path(tmp_path: Path) -> None:
+    file = StateFile(tmp_path / "state")
+    file.opened()
+    (tmp_path / "state").unlink()
+    with pytest.raises(StateGoneError) as caught:
+        file.check_in_place()
+    file.close()
+    body = problem_of(caught.value)
+    assert body["status"] == 503 and str(tmp_path) not in str(body)
 
 
 def test_a_write_ahead_log_that_is_gone_is_noticed_too(tmp_path: Path) -> None:
@@ -171,9 +178,9 @@ def test_a_write_ahead_log_that_is_gone_is_noticed_too(tmp_path: Path) -> None:
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
-    first = RelationStore(tmp_path / "state")
+    first = Store(tmp_path / "state")
     with pytest.raises(InUseError, match=rf"state: is in use by process {os.getpid()}"):
-        RelationStore(tmp_path / "state")
+        Store(tmp_path / "state")
     first.close()
-    RelationStore(tmp_path / "state").close()
-    assert {path.name for path in tmp_path.iterdir()} <= {"state", "state-journal"}
+    Store(tmp_path / "state").close()
+    assert {path.name for path in tmp_path.iterdir()} <= {"state"}

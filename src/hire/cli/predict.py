@@ -12,8 +12,9 @@ from hire.cli.output import bar, json_option, option, print_json, print_table
 from hire.errors import HireError
 
 if TYPE_CHECKING:
+    from hire.inference.answers import Answer
     from hire.inference.bulk import Question
-    from hire.inference.relation import Answer, TaughtRelation
+    from hire.inference.relation import TaughtRelation
 
 path = click.Path(path_type=Path)
 run_argument = click.argument("run", type=path)

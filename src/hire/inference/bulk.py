@@ -19,10 +19,11 @@ from hire import __version__
 from hire.data.iri import PREFIX, check_prefix
 from hire.data.sources.reading import read_examples, read_lines
 from hire.errors import HireError
+from hire.inference.answers import UNNAMED, Answer
 from hire.inference.export import to_ntriples, to_tsv
 from hire.inference.model import TrainedModel
 from hire.inference.output import Output, StreamOutput, is_stream
-from hire.inference.relation import HEADS_AT_ONCE, UNNAMED, Answer, TaughtRelation
+from hire.inference.relation import HEADS_AT_ONCE, TaughtRelation
 from hire.progress import track
 from hire.util.checksums import checksum_of
 from hire.util.files import explain_os_errors, read_blocks

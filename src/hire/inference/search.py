@@ -21,6 +21,10 @@ MIN_SIMILARITY = 0.6  # from 0 to 1, of a near match
 WORD_STARTS = (" ", ":", "/", "#", "-")
 
 
+class UnknownEntityError(HireError):
+    """No entity has this name."""
+
+
 class EntityNames:
     """Search over the names (ids in the source) and labels of entities; the index is built at the first search."""
 
@@ -56,7 +60,7 @@ class EntityNames:
         near = [entities[entity] for entity in self.search(name, 10)]
         near.sort(key=lambda other: -SequenceMatcher(None, name, other).ratio())
         remedy = f"did you mean {' or '.join(map(repr, near[:3]))}?" if near else "use the id or label of an entity"
-        raise HireError(f"unknown entity {name!r}", remedy=remedy)
+        raise UnknownEntityError(f"unknown entity {name!r}", remedy=remedy)
 
     def ids(self, names: Sequence[str]) -> IntArray:
         """The ids of many entities by name or label; an error for the first unknown one."""

@@ -16,8 +16,11 @@ from pathlib import Path
 import xxhash
 
 from hire.errors import HireError
+from hire.util.files import atomic_file
 from hire.util.locks import locked
 
+MILLISECONDS_TO_WAIT = 5_000  # while another connection has the file locked
+APPLICATION = 0x48695265  # in the header of the file, for `file` and the like
 DIGEST = "digest"  # the table of one number
 SIGNS_OF_DAMAGE = ("malformed", "not a database", "unsupported file format", "decode to UTF-8")  # in messages of SQLite
 MASK = (1 << 62) - 1  # the sum of two such digests is still an integer of SQLite
@@ -27,11 +30,15 @@ class DamagedFileError(HireError):
     """The file is not what was written."""
 
 
+class StateGoneError(HireError):
+    """The file is no longer where it was: what is written to it is lost."""
+
+
 class StateFile:
     """The guard of one SQLite file; whoever opens the file does so as it says.
 
     The lock is held until `close`. Each connection that writes is given to `register`; a new file gets `create`, an
-    old one `check`, then `opened` is called, and `check_in_place` before and after each change.
+    old one `check`, then `opened` is called; `check_in_place` comes before each change, and `settle` after it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,6 +46,22 @@ class StateFile:
         self._held = ExitStack()
         self._held.enter_context(locked(path.with_name(f"{path.name}.lock"), path))
         self._identity: tuple[tuple[int, int] | None, ...] = ()
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        """Make a new file whole at once, a database without tables: so one that is empty has lost its content."""
+        if self.path.exists():
+            if not self.path.stat().st_size:
+                raise self.damaged("it is empty")
+            return
+        with self.explained(), atomic_file(self.path) as partial:
+            connection = sqlite3.connect(partial)
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.close()
 
     def close(self) -> None:
         """Let another process have the file."""
@@ -62,7 +85,7 @@ class StateFile:
         if _objects(connection) != self._expected_objects(schema):
             raise self.damaged("its tables are not those that were created")
         total = sum(row_digest(name, *row) for name in _tables(connection) for row in _rows(connection, name)) & MASK
-        kept = connection.execute(f"SELECT total FROM {DIGEST}").fetchall()  # noqa: S608  (a constant)
+        kept = connection.execute(f"SELECT total FROM {DIGEST}").fetchall()
         if [tuple(row) for row in kept] != [(total,)]:
             raise self.damaged("its rows do not match their digest")
 
@@ -102,11 +125,22 @@ class StateFile:
     def check_in_place(self) -> None:
         """Raise if a file that is open is no longer the one that has the name: what is written would be lost."""
         if self._identity and self._identity != self._identities():
-            raise HireError(
-                "was removed or replaced while it was in use; nothing can be saved any more",
+            raise StateGoneError(
+                "the state file was removed or replaced while it was in use; nothing can be saved any more",
                 file=self.path,
                 remedy="put it back, and start the service again",
             )
+
+    def settle(self, connection: sqlite3.Connection) -> None:
+        """After a change is committed: empty the write-ahead log, and see that the change is where it will be found.
+
+        Damage to a log that is left behind by a crash would lose its changes without a trace. While others read, the
+        log stays until the next change.
+        """
+        connection.execute("PRAGMA busy_timeout = 0")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        connection.execute(f"PRAGMA busy_timeout = {MILLISECONDS_TO_WAIT}")
+        self.check_in_place()
 
     def _identities(self) -> tuple[tuple[int, int] | None, ...]:
         return tuple(_identity(f"{self.path}{suffix}") for suffix in ("", "-wal"))
@@ -129,7 +163,7 @@ def _digest_statements(connection: sqlite3.Connection) -> Iterator[str]:
     """What creates the digest, and the triggers that keep it up to date."""
     tables = {name: _columns(connection, name) for name in _tables(connection)}
     yield f"CREATE TABLE {DIGEST} (total INTEGER NOT NULL)"
-    yield f"INSERT INTO {DIGEST} VALUES (0)"  # noqa: S608  (a constant)
+    yield f"INSERT INTO {DIGEST} VALUES (0)"
     for name, columns in tables.items():
         new, old = (", ".join(f"{row}.{column}" for column in columns) for row in ("NEW", "OLD"))
         added, removed = f"row_digest('{name}', {new})", f"row_digest('{name}', {old})"
@@ -139,7 +173,7 @@ def _digest_statements(connection: sqlite3.Connection) -> Iterator[str]:
             ("UPDATE", f"((total - {removed}) & {MASK}) + {added}"),
         ):
             yield (
-                f"CREATE TRIGGER {DIGEST}_{event.lower()}_{name} AFTER {event} ON {name} "  # noqa: S608  (our schema)
+                f"CREATE TRIGGER {DIGEST}_{event.lower()}_{name} AFTER {event} ON {name} "
                 f"BEGIN UPDATE {DIGEST} SET total = ({total}) & {MASK}; END"
             )
 
@@ -155,7 +189,7 @@ def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
 
 def _rows(connection: sqlite3.Connection, table: str) -> Iterator[tuple[object, ...]]:
     columns = ", ".join(_columns(connection, table))
-    yield from connection.execute(f"SELECT {columns} FROM {table}")  # noqa: S608  (names of our own schema)
+    yield from connection.execute(f"SELECT {columns} FROM {table}")
 
 
 def _objects(connection: sqlite3.Connection) -> list[tuple[object, ...]]:

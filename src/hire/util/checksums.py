@@ -85,6 +85,10 @@ def _checksum_of_data(content: Any) -> str:
         return ""
 
 
+class ChangedFileError(HireError):
+    """A file is no longer what was opened."""
+
+
 class MappedFiles:
     """Files that stay mapped: while size, time and identity are the same, their bytes are those that were verified."""
 
@@ -95,8 +99,10 @@ class MappedFiles:
         """Raise if a file has changed: reading a map of a file that was cut short would end the process."""
         for path, state in self._states.items():
             if _state(path) != state:
-                raise HireError(
-                    "was changed or removed while it was in use", file=path, remedy="restore it, and start again"
+                raise ChangedFileError(
+                    "a file of the dataset was changed or removed while it was in use",
+                    file=path,
+                    remedy="restore it, and start again",
                 )
 
 

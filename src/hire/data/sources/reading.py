@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from hire.data.sources.columns import Columns, TripleTable
-from hire.data.sources.delimited import TableFormat, read_pairs, read_references, read_triples
+from hire.data.sources.delimited import TableFormat, read_judged_pairs, read_pairs, read_references, read_triples
 from hire.data.sources.rdf import FORMATS as RDF_SUFFIXES
 from hire.data.sources.rdf import read_rdf
 from hire.errors import HireError, Problem
@@ -65,6 +65,11 @@ def read_names(path: Path) -> tuple[Columns, list[Problem]]:
 def read_examples(path: Path) -> list[tuple[int, str, str]]:
     """Read a .tsv or .csv table of heads and tails: line number, head and tail of each pair."""
     return read_references(path, _two_columns(path))
+
+
+def read_verdicts(path: Path) -> list[tuple[int, str, str, str]]:
+    """Read a .tsv or .csv table of heads, tails and verdicts, each with its line number."""
+    return read_judged_pairs(path, _two_columns(path))
 
 
 def _two_columns(path: Path) -> TableFormat:

@@ -27,8 +27,6 @@ from hire.util.tensors import on_device
 if TYPE_CHECKING:
     from hire.systems.path.trainer import PathTrainer
 
-PAIRS_AT_ONCE = 24_000
-
 
 @dataclass(frozen=True)
 class PathState:
@@ -97,15 +95,17 @@ class PathModel(FewShotSystem):
 
     @torch.no_grad()
     def score(self, state: PathState, heads: IntArray, tails: IntArray) -> Tensor:
-        """The mean score of the members, [heads, tails]."""
+        """The mean score of the members, [heads, tails].
+
+        One head after the other: products of matrices round differently for other numbers of rows, and so the scores
+        of a head are the same bits whatever else is asked.
+        """
         distinct, positions = np.unique(np.asarray(heads, np.int64), return_inverse=True)
         block, described = state.blocks.get(tails, partial(self._block, state))
-        at_once = max(1, PAIRS_AT_ONCE // max(1, len(tails)))
         scores = torch.empty(len(distinct), len(tails))
-        for start in range(0, len(distinct), at_once):
-            some = distinct[start : start + at_once]
-            walked = walks(state.evidence, some, block)
-            scores[start : start + at_once] = self.pair_scores(state, block, walked, described).view(len(some), -1)
+        for row, head in enumerate(distinct):
+            walked = walks(state.evidence, np.array([head]), block)
+            scores[row] = self.pair_scores(state, block, walked, described)
         return scores[torch.from_numpy(positions)]
 
     def _block(self, state: PathState, entities: IntArray) -> tuple[Tails, Described]:

@@ -1,0 +1,78 @@
+"""What share of the facts above a threshold is correct, estimated from the cards that people have checked.
+
+People do not check at random: the most useful cards come first. So facts and checked cards are compared within strata
+of similar confidence, and the strata are weighted by their facts. The interval is Wilson's, with the number of checks
+that would be as informative if they had been drawn at random.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+STRATA = 4  # with as many facts in each
+LEVEL, DEVIATIONS = 0.95, 1.96
+MIN_CHECKED = 20
+MIN_SHARE = 0.1  # of all facts: a stratum that large needs checks of its own
+MIN_IN_STRATUM = 3
+
+
+@dataclass(frozen=True)
+class Share:
+    """An estimated share, with its interval; without checks, nothing is known."""
+
+    facts: int
+    checked: int
+    correct: int
+    share: float | None
+    low: float
+    high: float
+    needed: int  # cards to check before the estimate means something
+
+
+def estimate(facts: Sequence[float], checked: Sequence[float], correct: Sequence[bool]) -> Share:
+    """The share of facts that are correct, given their confidences and those of checked pairs."""
+    if not facts or not checked:
+        return Share(len(facts), len(checked), sum(correct), None, 0.0, 1.0, MIN_CHECKED)
+    edges = np.unique(np.quantile(facts, np.linspace(0, 1, STRATA + 1)[1:-1], method="inverted_cdf"))
+    of_facts, of_checked = (np.searchsorted(edges, some, side="left") for some in (facts, checked))
+    count = len(edges) + 1
+    weights = np.bincount(of_facts, minlength=count) / len(facts)
+    checks = np.bincount(of_checked, minlength=count)
+    right = np.bincount(of_checked, weights=np.asarray(correct, float), minlength=count)
+    overall = right.sum() / checks.sum()
+    shares = np.where(checks > 0, right / np.maximum(checks, 1), overall)
+    share = float(weights @ shares)
+    # Smoothed, because no error among few checks does not mean that there is none; unchecked strata may be anything.
+    smooth = np.where(checks > 0, (right + 1) / (checks + 2), 0.5)
+    variance = float((weights**2) @ (smooth * (1 - smooth) / np.maximum(checks, 1)))
+    mean = float(weights @ smooth)
+    informative = min(max(1.0, mean * (1 - mean) / variance), float(checks.sum()))
+    low, high = wilson(share, 1 / (1 / informative + 1 / len(facts)))  # the facts, too, are but a draw
+    few = np.where(weights >= MIN_SHARE, np.maximum(MIN_IN_STRATUM - checks, 0), 0).sum()
+    needed = max(min(MIN_CHECKED, len(facts)) - len(checked), int(few), 0)
+    return Share(len(facts), len(checked), int(right.sum()), share, low, high, needed)
+
+
+def wilson(share: float, count: float) -> tuple[float, float]:
+    """Wilson's interval of a share among so many."""
+    square = DEVIATIONS**2
+    middle = (share + square / (2 * count)) / (1 + square / count)
+    half = DEVIATIONS / (1 + square / count) * math.sqrt(share * (1 - share) / count + square / (4 * count**2))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def in_words(threshold: float, found: Share) -> str:
+    """The estimate as a sentence."""
+    facts = f"{threshold:g} or higher: {found.facts:,} fact{'' if found.facts == 1 else 's'}"
+    if not found.facts:
+        return facts
+    more = f"check {found.needed} more of them for an estimate"
+    if found.share is None:
+        return f"{facts}, none checked; {more}"
+    interval = f"{found.low:.0%} to {found.high:.0%}, {found.checked} checked"
+    told = f"{facts}, estimated {found.share:.0%} correct ({interval})"
+    return f"{told}; too few checked: {more}" if found.needed else told
