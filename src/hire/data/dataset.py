@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hire.data.check import check_arrays
 from hire.data.facts import Facts
 from hire.data.graph import KnowledgeGraph
 from hire.errors import HireError
@@ -197,6 +198,7 @@ class FewShotDataset:
             origin=manifest["origin"],
             **arrays,
         )
+        check_arrays(found, directory)
         found.identity = hashlib.sha256((directory / MANIFEST).read_bytes()).hexdigest()
         return found
 
@@ -232,7 +234,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
             isinstance(manifest["name"], str)
             and isinstance(manifest["origin"], dict)
             and all(isinstance(about["bytes"], int) and isinstance(about["sha256"], str) for about in files.values())
-            and all(isinstance(splits[split], int) for split in SPLITS)
+            and all(isinstance(splits[split], int) and splits[split] >= 0 for split in SPLITS)
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise HireError(f"is not a readable manifest ({error})", file=path, remedy="build the dataset again") from error

@@ -189,8 +189,10 @@ class Output:
             record = json.loads(self.progress.read_text("utf-8"))
             self.heads, self.size, self.expected = int(record["heads"]), int(record["bytes"]), str(record["sha256"])
             about = dict(record["about"])
+            if self.heads < 0 or self.size < 0:
+                raise ValueError("a negative count")
             whole = self.partial.stat().st_size >= self.size
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, OverflowError, KeyError, TypeError, RecursionError) as error:
             raise HireError(f"is damaged ({error})", file=self.progress, remedy="delete it to start over") from error
         if not whole:
             raise HireError("is shorter than it was", file=self.partial, remedy="delete it to start over")

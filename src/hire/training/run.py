@@ -22,9 +22,10 @@ import hire
 from hire import __version__
 from hire.data.dataset import FewShotDataset
 from hire.errors import HireError
-from hire.evaluation.calibration import Calibration
+from hire.evaluation.calibration import Calibration, calibrations_in
 from hire.systems.base import FewShotSystem
 from hire.systems.registry import package_of, system_class
+from hire.training.schema import check_config
 from hire.training.settings import RunSettings
 from hire.util.files import explain_os_errors
 from hire.util.tensors import load_tensors, save_tensors, write_json
@@ -90,7 +91,7 @@ def read_config(run: Path) -> dict[str, Any]:
     try:
         config: dict[str, Any] = json.loads(path.read_text("utf-8"))
         number = config["format"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise HireError(f"is not a run ({error})", file=run, remedy="hire train makes one") from error
     if number != FORMAT:
         raise HireError(
@@ -98,9 +99,7 @@ def read_config(run: Path) -> dict[str, Any]:
             file=path,
             remedy="train again with this version, or use the version that wrote it",
         )
-    missing = {"system", "settings", "teaching", "dataset"} - config.keys()
-    if missing:
-        raise HireError(f"lacks {', '.join(sorted(missing))}", file=path, remedy="train again")
+    check_config(config, path)
     return config
 
 
@@ -195,6 +194,6 @@ def read_calibration(run: Path) -> dict[int, Calibration]:
         content = json.loads(path.read_text("utf-8"))
         if content["weights"] != weights_fingerprint(run):
             return {}
-        return {int(shots): Calibration.from_dict(found) for shots, found in content["shots"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return calibrations_in(content["shots"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise HireError(f"is not a calibration ({error})", file=path, remedy="hire calibrate makes it anew") from error

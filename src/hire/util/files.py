@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hire.errors import HireError
 
 BLOCK_BYTES = 16 << 20
+MAX_LINE_BYTES = 16 << 20  # a line is kept in memory until it ends, however well it is compressed
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 
 
@@ -160,6 +161,17 @@ def read_blocks(path: Path, on_read: Callable[[float], None] = lambda _done: Non
                 return
             on_read(len(block))
             yield block
+
+
+def check_line_length(path: Path, line: int, length: int) -> None:
+    """Raise if a line is longer than any line of names."""
+    if length > MAX_LINE_BYTES:
+        raise HireError(
+            f"the line is longer than {MAX_LINE_BYTES >> 20} MiB",
+            file=path,
+            line=line,
+            remedy="check that it is a text file with one row per line",
+        )
 
 
 def sha256_of(path: Path) -> str:
