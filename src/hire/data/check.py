@@ -30,6 +30,7 @@ def check_arrays(dataset: FewShotDataset, directory: Path) -> None:
     triples = check.ids("graph/triples", graph.triples, (None, 3), entities)
     check.ids("graph/triples", graph.triples[:, 1], (None,), relations)
     check.offsets("graph/offsets", graph.offsets, entities, 2 * triples)
+    check.shape("graph/neighbors", graph.neighbors, (2 * triples, 2))
     check.ids("graph/neighbors", graph.neighbors[:, :1], (2 * triples, 1), 2 * relations)
     check.ids("graph/neighbors", graph.neighbors[:, 1:], (2 * triples, 1), entities)
     if graph.labels is not None:

@@ -193,7 +193,9 @@ def open_array(path: Path) -> NDArray[Any]:
     with explain_os_errors(path):
         try:
             return cast(NDArray[Any], np.load(path, mmap_mode="r", allow_pickle=False))
-        except (ValueError, EOFError) as error:
+        except OSError:
+            raise
+        except Exception as error:  # a header is evaluated, and mangled ones fail in any way
             raise HireError(
                 f"is not a readable array ({error})", file=path, remedy="build the dataset again"
             ) from error
