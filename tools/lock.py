@@ -74,7 +74,7 @@ def is_of(file: str, name: str, version: str) -> bool:
     try:
         if file.endswith(".whl"):
             project, found, _, tags = parse_wheel_filename(file)
-            if all(OLD.match(tag.interpreter) for tag in tags):
+            if all(OLD.match(tag.interpreter) and tag.abi != "abi3" for tag in tags):
                 return False
         else:
             project, found = parse_sdist_filename(file)
