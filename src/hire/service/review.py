@@ -145,7 +145,7 @@ class Review:
         """The pairs that a batch would accept."""
         values = {"relation": relation, "threshold": threshold, "type": type_}
         with self.store.reading() as connection:
-            return connection.execute(f"SELECT s.head, s.tail, s.confidence {UNDECIDED}", values).fetchall()
+            return connection.execute(f"SELECT s.head, s.tail, s.confidence, s.place {UNDECIDED}", values).fetchall()
 
     def accept(
         self,

@@ -8,7 +8,7 @@ from typing import Any
 from hire import __version__
 from hire.inference.model import TrainedModel
 from hire.service.cards import CardTable
-from hire.service.estimate import LEVEL, estimate, in_words
+from hire.service.estimate import LEVEL, Rated, estimate, in_words
 from hire.service.events import Events
 from hire.service.examples import ExampleFinder
 from hire.service.jobs import Jobs
@@ -106,16 +106,20 @@ class Service:
 
     def estimate(self, relation: StoredRelation, threshold: float, type_: str | None = None) -> Estimate:
         """How many facts a threshold would accept, and what share of them is correct."""
-        facts = [row["confidence"] for row in self.review.undecided(relation.id, threshold, type_)]
+        facts = [
+            Rated(row["confidence"], row["place"] == 0) for row in self.review.undecided(relation.id, threshold, type_)
+        ]
         with self.store.reading() as connection:
             rows = connection.execute(
-                "SELECT j.confidence, j.verdict = 'accept' AS correct FROM judged j "
+                "SELECT j.confidence, j.verdict = 'accept' AS correct, coalesce(s.place, 0) AS place FROM judged j "
                 "JOIN heads h ON h.relation = j.relation AND h.head = j.head "
+                "LEFT JOIN suggestions s ON s.relation = j.relation AND s.head = j.head AND s.tail = j.tail "
                 "WHERE j.relation = ? AND j.checked AND j.verdict != 'unsure' AND j.confidence >= ? "
                 "AND (? IS NULL OR h.type = ?)",
                 (relation.id, threshold, type_, type_),
             ).fetchall()
-        found = estimate(facts, [row["confidence"] for row in rows], [bool(row["correct"]) for row in rows])
+        checked = [Rated(row["confidence"], row["place"] == 0) for row in rows]
+        found = estimate(facts, checked, [bool(row["correct"]) for row in rows])
         return Estimate(
             threshold=threshold,
             facts=found.facts,
