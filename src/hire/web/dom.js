@@ -17,13 +17,15 @@ export function draw(tag, attributes = {}, ...children) {
 function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value !== undefined && value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
+    else if (value !== undefined && value !== null && value !== false)
+      element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
-export const button = (text, onclick, attributes = {}) => make("button", { type: "button", onclick, ...attributes }, text);
+export const button = (text, onclick, attributes = {}) =>
+  make("button", { type: "button", onclick, ...attributes }, text);
 
 // A label of the graph: it has a direction of its own, whatever stands beside it, and a very long one lacks its middle.
 export function label(text, attributes = {}) {
@@ -39,8 +41,20 @@ export const percent = (share) => `${Math.round(share * 100)}%`;
 
 export const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 
-export const textField = (id, name, attributes = {}, hint = null) => make("div", { class: "field" }, make("label", { for: id }, name),
-  make("input", { id, autocomplete: "off", spellcheck: "false", "aria-describedby": hint && `${id}-hint`, ...attributes }), hint && make("p", { class: "quiet", id: `${id}-hint` }, hint));
+export const textField = (id, name, attributes = {}, hint = null) =>
+  make(
+    "div",
+    { class: "field" },
+    make("label", { for: id }, name),
+    make("input", {
+      id,
+      autocomplete: "off",
+      spellcheck: "false",
+      "aria-describedby": hint && `${id}-hint`,
+      ...attributes,
+    }),
+    hint && make("p", { class: "quiet", id: `${id}-hint` }, hint),
+  );
 
 // A short announcement for screen readers; what is shown says more.
 export function say(text) {

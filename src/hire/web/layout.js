@@ -15,7 +15,8 @@ export function arrange(nodes, edges, width, height, margin) {
         pull(nodes[one], nodes[other], moves[one], moves[other], (distance) => (-ideal * ideal) / distance);
       }
     }
-    for (const { from, to } of edges) pull(from, to, moves[places.get(from)], moves[places.get(to)], (distance) => (distance * distance) / ideal);
+    for (const { from, to } of edges)
+      pull(from, to, moves[places.get(from)], moves[places.get(to)], (distance) => (distance * distance) / ideal);
     const heat = HOTTEST * (1 - step / STEPS);
     nodes.forEach((node, place) => {
       if (node.fixed) return;

@@ -5,7 +5,8 @@ import { $, button, label, make } from "./dom.js";
 import { judge, onChange } from "./outbox.js";
 import { problemText } from "./problems.js";
 
-const BEFORE = 5, AFTER = 12; // cards in the queue around the current one
+const BEFORE = 5,
+  AFTER = 12; // cards in the queue around the current one
 const SIGNS = { accept: "✓", reject: "✗", unsure: "?", no_tail: "∅" };
 
 const pairOf = ({ head, tail }) => [label(head.label), ...(tail ? [" → ", label(tail.label)] : [])];
@@ -14,19 +15,36 @@ const pairOf = ({ head, tail }) => [label(head.label), ...(tail ? [" → ", labe
 export function lastLine(line, item) {
   const states = { saving: "Saving", saved: "Saved", conflict: "Not saved", failed: "Not saved" };
   line.className = `last quiet ${item.state}`;
-  line.replaceChildren(make("span", { class: "saved-state" }, states[item.state]), ": ", ...pairOf(item), ` ${VERDICTS[item.verdict]}`);
+  line.replaceChildren(
+    make("span", { class: "saved-state" }, states[item.state]),
+    ": ",
+    ...pairOf(item),
+    ` ${VERDICTS[item.verdict]}`,
+  );
 }
 
 // Someone else has judged the head that is shown.
 export function noticeOf(entry) {
-  return make("p", { class: "notice", role: "status" }, `${entry.by} has just given a verdict: `, ...pairOf(entry), `: ${VERDICTS[entry.verdict]}.`);
+  return make(
+    "p",
+    { class: "notice", role: "status" },
+    `${entry.by} has just given a verdict: `,
+    ...pairOf(entry),
+    `: ${VERDICTS[entry.verdict]}.`,
+  );
 }
 
 // Verdicts that the service did not take are shown in any view, as they may be told of after the review was left.
 export function startNotices() {
   onChange((item) => {
     if (item?.state === "conflict") $("notices").append(conflictNotice(item));
-    if (item?.state === "failed") $("notices").append(noticeWith([...pairOf(item), `: ${VERDICTS[item.verdict]} is not saved. ${problemText(item.problem)}`], "Dismiss"));
+    if (item?.state === "failed")
+      $("notices").append(
+        noticeWith(
+          [...pairOf(item), `: ${VERDICTS[item.verdict]} is not saved. ${problemText(item.problem)}`],
+          "Dismiss",
+        ),
+      );
   });
 }
 
@@ -38,20 +56,55 @@ function noticeWith(words, dismissal) {
 
 function conflictNotice(item) {
   const { conflict } = item;
-  const notice = noticeWith(["Not saved: you said ", ...pairOf(item), ` is ${VERDICTS[item.verdict]}, but ${conflict.by} has said: `, ...pairOf(conflict), ` is ${VERDICTS[conflict.verdict]}.`], `Keep ${conflict.by}'s verdict`);
-  if (item.verdict !== "undo") notice.append(button("Overrule with mine", () => { notice.remove(); judge(item.relation, { ...item, version: null }, true); }, { class: "overrule" }));
+  const notice = noticeWith(
+    [
+      "Not saved: you said ",
+      ...pairOf(item),
+      ` is ${VERDICTS[item.verdict]}, but ${conflict.by} has said: `,
+      ...pairOf(conflict),
+      ` is ${VERDICTS[conflict.verdict]}.`,
+    ],
+    `Keep ${conflict.by}'s verdict`,
+  );
+  if (item.verdict !== "undo")
+    notice.append(
+      button(
+        "Overrule with mine",
+        () => {
+          notice.remove();
+          judge(item.relation, { ...item, version: null }, true);
+        },
+        { class: "overrule" },
+      ),
+    );
   return notice;
 }
 
 // The cards around the current one; not tab stops, as j and k do the same.
 export function queueList(trail, show) {
   const first = Math.max(0, trail.position - BEFORE);
-  return make("ol", {}, trail.places.slice(first, trail.position + AFTER).map(({ card, tail, item }, number) => {
-    const position = first + number;
-    const current = position === trail.position;
-    return make("li", {}, button(
-      [make("span", { class: `sign ${item?.verdict ?? ""} ${item?.state ?? ""}`, "aria-hidden": "true" }, item ? SIGNS[item.verdict] : ""),
-        make("span", { class: "pair" }, label(card.head.label), make("small", {}, label(tail?.label ?? "")))],
-      () => show(position), { tabindex: -1, "aria-current": current ? "true" : null }));
-  }));
+  return make(
+    "ol",
+    {},
+    trail.places.slice(first, trail.position + AFTER).map(({ card, tail, item }, number) => {
+      const position = first + number;
+      const current = position === trail.position;
+      return make(
+        "li",
+        {},
+        button(
+          [
+            make(
+              "span",
+              { class: `sign ${item?.verdict ?? ""} ${item?.state ?? ""}`, "aria-hidden": "true" },
+              item ? SIGNS[item.verdict] : "",
+            ),
+            make("span", { class: "pair" }, label(card.head.label), make("small", {}, label(tail?.label ?? ""))),
+          ],
+          () => show(position),
+          { tabindex: -1, "aria-current": current ? "true" : null },
+        ),
+      );
+    }),
+  );
 }
