@@ -187,7 +187,7 @@ def test_two_people_see_each_other_and_their_conflicts(desk: Desk, page: Page, t
         other.press("a")
         page.reads(".card .notice", "ben has just given a verdict")
         page.press("x")
-        page.reads(".notice.conflict", "but ben has said")
+        page.reads(".notice.conflict", "as ben has decided otherwise")
         assert desk.verdicts()[pair] == "accept"
         page.click(".overrule")
         page.all_saved()

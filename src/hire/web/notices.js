@@ -37,14 +37,9 @@ export function noticeOf(entry) {
 // Verdicts that the service did not take are shown in any view, as they may be told of after the review was left.
 export function startNotices() {
   onChange((item) => {
-    if (item?.state === "conflict") $("notices").append(conflictNotice(item));
-    if (item?.state === "failed")
-      $("notices").append(
-        noticeWith(
-          [...pairOf(item), `: ${VERDICTS[item.verdict]} is not saved. ${problemText(item.problem)}`],
-          "Dismiss",
-        ),
-      );
+    if (item?.state !== "conflict" && item?.state !== "failed") return;
+    const decidedOtherwise = item.conflict && item.verdict !== "undo";
+    $("notices").append(decidedOtherwise ? conflictNotice(item) : failureNotice(item));
   });
 }
 
@@ -54,29 +49,19 @@ function noticeWith(words, dismissal) {
   return notice;
 }
 
+const said = (item) => [...pairOf(item), ` ${VERDICTS[item.verdict]}. `];
+
+const failureNotice = (item) => noticeWith(["Not saved: ", ...said(item), problemText(item.problem)], "Dismiss");
+
 function conflictNotice(item) {
   const { conflict } = item;
-  const notice = noticeWith(
-    [
-      "Not saved: you said ",
-      ...pairOf(item),
-      ` is ${VERDICTS[item.verdict]}, but ${conflict.by} has said: `,
-      ...pairOf(conflict),
-      ` is ${VERDICTS[conflict.verdict]}.`,
-    ],
-    `Keep ${conflict.by}'s verdict`,
-  );
-  if (item.verdict !== "undo")
-    notice.append(
-      button(
-        "Overrule with mine",
-        () => {
-          notice.remove();
-          judge(item.relation, { ...item, version: null }, true);
-        },
-        { class: "overrule" },
-      ),
-    );
+  const words = [`Not saved, as ${conflict.by} has decided otherwise: `, ...said(conflict), "Yours: ", ...said(item)];
+  const notice = noticeWith(words, `Keep ${conflict.by}'s verdict`);
+  const overrule = () => {
+    notice.remove();
+    judge(item.relation, { ...item, version: null }, true);
+  };
+  notice.append(button("Overrule with mine", overrule, { class: "overrule" }));
   return notice;
 }
 
