@@ -104,8 +104,7 @@ def test_a_relation_from_verdicts_to_a_store(desk: Desk, page: Page, downloads: 
     page.click("#push")
     page.reads(".buttons + .problem", "cannot be reached")
     page.click(".revert")
-    page.reads(".batches", "reverted")
-    assert desk.get()["facts"] == 1
+    until(lambda: desk.get()["facts"] == 1, "the revert")
     assert not [told for told in page.complaints() if "502" not in told]
 
 

@@ -1,6 +1,6 @@
 // One card: a pair, how likely it is, why, and what else could be the tail.
 
-import { button, key, label, make, percent } from "./dom.js";
+import { button, key, label, make, percent, probability } from "./dom.js";
 import { reasonList } from "./evidence.js";
 
 const MAX_OTHERS = 9;
@@ -28,6 +28,7 @@ export function cardView(relation, place, acts) {
   const { card, tail } = place;
   const answer = answerOf(place);
   const why = make("div", { class: "why" });
+  const likely = make("span", {}, answer && confidence(answer));
   const element = make(
     "section",
     { class: "card panel", id: "card", tabindex: -1, "aria-labelledby": "statement" },
@@ -39,12 +40,11 @@ export function cardView(relation, place, acts) {
       make("em", {}, label(spoken(relation.name))),
       " ",
       tail ? entityButton(tail, acts.open, { id: "tail" }) : make("span", { class: "quiet" }, "no suggestion"),
-      tail && "?",
     ),
     make(
       "div",
       { class: "facts-line" },
-      confidence(answer),
+      likely,
       stateOf(place),
       card.type && make("span", { class: "chip" }, label(card.type)),
     ),
@@ -52,7 +52,11 @@ export function cardView(relation, place, acts) {
     why,
     others(place, acts),
   );
-  return { element, explain: (explanation) => why.replaceChildren(...whyOf(explanation, acts.open)) };
+  const explain = (explanation) => {
+    why.replaceChildren(...whyOf(explanation, acts.open));
+    likely.replaceChildren(confidence(answer ?? explanation));
+  };
+  return { element, explain };
 }
 
 export const answerOf = ({ card, tail }) => card.suggestions.find((answer) => answer.tail.id === tail?.id) ?? null;
@@ -61,7 +65,6 @@ const entityButton = ({ id, label: name }, open, attributes = {}) =>
   button(label(name), () => open(id), { class: "entity", ...attributes, title: name });
 
 function confidence(answer) {
-  if (!answer) return make("span", { class: "quiet" }, "not among the best answers");
   if (answer.confidence === null)
     return make("span", { class: "quiet" }, `score ${answer.score.toFixed(2)}, not calibrated`);
   return confidenceLine(answer.confidence);
@@ -79,7 +82,7 @@ export const confidenceLine = (share) =>
     "span",
     { class: "confidence" },
     bar(share),
-    make("strong", {}, percent(share)),
+    make("strong", {}, probability(share)),
     make("span", { class: "quiet" }, "confidence"),
   );
 
@@ -140,7 +143,7 @@ function others({ card, tail }, acts) {
         make(
           "span",
           { class: "quiet" },
-          answer.confidence === null ? answer.score.toFixed(2) : percent(answer.confidence),
+          answer.confidence === null ? answer.score.toFixed(2) : probability(answer.confidence),
         ),
       ),
     );

@@ -39,6 +39,19 @@ export const key = (name) => make("kbd", { "aria-hidden": "true" }, name);
 
 export const percent = (share) => `${Math.round(share * 100)}%`;
 
+// A probability: one that is nearly certain is not called certain.
+export function probability(share) {
+  if (share > 0.995 && share < 1) return ">99%";
+  return share < 0.005 && share > 0 ? "<1%" : percent(share);
+}
+
+// Short enough for a small place: of an id such as a:b:name, its last part.
+export function shortened(text, most) {
+  const part = text.split(/[:/#]/).pop();
+  const name = text.length > most && part ? part : text;
+  return name.length > most ? `${name.slice(0, most - 1)}…` : name;
+}
+
 export const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 
 export const textField = (id, name, attributes = {}, hint = null) =>

@@ -53,7 +53,7 @@ function contents(detail, facts) {
   add(facts);
   return [
     make("h2", { id: "entity-title", tabindex: -1, dir: "auto" }, detail.label),
-    make("p", { class: "quiet mono" }, detail.id),
+    detail.id !== detail.label && make("p", { class: "quiet mono" }, detail.id),
     detail.types.length > 0 &&
       make(
         "p",

@@ -1,6 +1,6 @@
 // What lies around a pair, as a graph that grows: a click on an entity shows its neighbours.
 
-import { button, draw, label, make, say } from "./dom.js";
+import { button, draw, label, make, say, shortened } from "./dom.js";
 import { arrange } from "./layout.js";
 import { beside } from "./problems.js";
 
@@ -8,14 +8,20 @@ const WIDTH = 400,
   HEIGHT = 320,
   MARGIN = 44;
 const ROWS = [-68, 62, -122, 116]; // of the paths, above and below the pair
-const LETTER = { pole: 7.9, "": 6.6 }; // about as wide as a letter of a label
+const LETTER = { pole: 7.9, "": 6.6, "edge-name": 5.4 }; // about as wide as a letter of a label
 const MAX_LETTERS = 20;
 const MAX_NODES = 60;
 const MAX_LABELLED = 9; // edges; of more, only those of the selected entity have their names
 const GOLDEN_ANGLE = 2.4;
-const BEND = 26; // between edges of the same two nodes
+const BEND = 38; // between edges of the same two nodes
 
-const short = (text) => (text.length > MAX_LETTERS ? `${text.slice(0, MAX_LETTERS - 1)}…` : text);
+const short = (text) => shortened(text, MAX_LETTERS);
+
+// A label that does not leave the picture.
+function text(words, x, y, kind) {
+  const half = (LETTER[kind] * words.length) / 2 + 4;
+  return draw("text", { x: Math.max(half, Math.min(WIDTH - half, x)), y, class: kind }, words);
+}
 
 export class GraphView {
   // `neighbors(entity)` gives [{relation, direction, entity}] as the service does; `open(entity)` shows an entity.
@@ -103,12 +109,11 @@ export class GraphView {
     const d = `M${from.x} ${from.y}Q${x} ${y} ${to.x} ${to.y}`;
     const line = draw("path", { d, class: `edge ${role}` }, draw("title", {}, relation));
     const named = this.edges.length <= MAX_LABELLED || from === this.selected || to === this.selected;
-    return named ? [line, draw("text", { x, y: y - bend / 2 - 4, class: "edge-name" }, short(relation))] : [line];
+    return named ? [line, text(short(relation), x, y - bend / 2 - 4, "edge-name")] : [line];
   }
 
   #circle(node, reachable) {
     const { x, y, role, name } = node;
-    const half = (LETTER[role] * short(name).length) / 2 + 4;
     const attributes = {
       role: "button",
       tabindex: reachable ? 0 : -1,
@@ -122,7 +127,7 @@ export class GraphView {
       attributes,
       draw("circle", { cx: x, cy: y, r: 22, class: "reach" }),
       draw("circle", { cx: x, cy: y, r: role ? 9 : 6 }),
-      draw("text", { x: Math.max(half, Math.min(WIDTH - half, x)), y: y + 21 }, short(name)),
+      text(short(name), x, y + 21, role),
       draw("title", {}, name),
     );
   }

@@ -2,7 +2,7 @@
 
 import { get, path, post, query } from "./api.js";
 import { VERDICTS } from "./card.js";
-import { button, count, debounced, label, make, percent, say } from "./dom.js";
+import { button, count, debounced, label, make, probability, say } from "./dom.js";
 import { exportPanel } from "./export.js";
 import { setKeys } from "./keys.js";
 import { listen } from "./live.js";
@@ -122,7 +122,7 @@ function rowOf(id, entry) {
       make("span", { class: `state ${verdict}` }, VERDICTS[verdict]),
       batch && make("span", { class: "quiet" }, " in bulk"),
     ),
-    make("td", { class: "number", title: model }, confidence === null ? "" : percent(confidence)),
+    make("td", { class: "number", title: model }, confidence === null ? "" : probability(confidence)),
     make("td", {}, undo),
   );
 }

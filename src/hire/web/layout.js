@@ -6,7 +6,8 @@ const HOTTEST = 30; // how far a node moves in the first step
 
 // Moves all nodes but fixed ones (Fruchterman and Reingold); a node is {x, y, fixed}, an edge has `from` and `to`.
 export function arrange(nodes, edges, width, height, margin) {
-  const ideal = 0.62 * Math.sqrt(((width / FLAT) * height) / nodes.length);
+  const roomy = Math.max(0.6, 1.05 - 0.03 * nodes.length);
+  const ideal = roomy * Math.sqrt(((width / FLAT) * height) / nodes.length);
   const places = new Map(nodes.map((node, place) => [node, place]));
   for (let step = 0; step < STEPS; step += 1) {
     const moves = nodes.map(() => [0, 0]);

@@ -1,10 +1,11 @@
 // What happened around a card: the last verdict and whether it is saved, others' verdicts, conflicts, the queue.
 
 import { VERDICTS } from "./card.js";
-import { $, button, label, make } from "./dom.js";
+import { $, button, label, make, shortened } from "./dom.js";
 import { judge, onChange } from "./outbox.js";
 import { problemText } from "./problems.js";
 
+const MAX_LETTERS = 26; // of a label in the queue
 const BEFORE = 5,
   AFTER = 12; // cards in the queue around the current one
 const SIGNS = { accept: "✓", reject: "✗", unsure: "?", no_tail: "∅" };
@@ -65,6 +66,8 @@ function conflictNotice(item) {
   return notice;
 }
 
+const named = ({ label: name }) => label(shortened(name, MAX_LETTERS), { title: name });
+
 // The cards around the current one; not tab stops, as j and k do the same.
 export function queueList(trail, show) {
   const first = Math.max(0, trail.position - BEFORE);
@@ -84,7 +87,7 @@ export function queueList(trail, show) {
               { class: `sign ${item?.verdict ?? ""} ${item?.state ?? ""}`, "aria-hidden": "true" },
               item ? SIGNS[item.verdict] : "",
             ),
-            make("span", { class: "pair" }, label(card.head.label), make("small", {}, label(tail?.label ?? ""))),
+            make("span", { class: "pair" }, named(card.head), make("small", {}, tail && named(tail))),
           ],
           () => show(position),
           { tabindex: -1, "aria-current": current ? "true" : null },

@@ -29,23 +29,15 @@ function paint(relation) {
 }
 
 function title(relation) {
-  const { open = 0 } = relation.counts;
-  const words = relation.deleted
-    ? "deleted by someone else"
-    : relation.heads
-      ? `${count(relation.facts, "fact")} accepted, ${count(open, "head")} to review`
-      : count(relation.references.length, "reference");
-  return make(
-    "div",
-    { class: "relation-title" },
-    make("h1", {}, label(relation.name)),
-    make(
-      "p",
-      { class: "quiet" },
-      words,
-      relation.learning && make("span", { class: "learning" }, "learning from verdicts"),
-    ),
-  );
+  const learning = relation.learning && make("span", { class: "learning" }, "learning from verdicts");
+  const words = make("p", { class: "quiet" }, summary(relation), learning);
+  return make("div", { class: "relation-title" }, make("h1", {}, label(relation.name)), words);
+}
+
+function summary({ deleted, heads, facts, counts: { open = 0 }, references }) {
+  if (deleted) return "deleted by someone else";
+  if (!heads) return count(references.length, "reference");
+  return `${count(facts, "fact")} accepted, ${count(open, "head")} to review`;
 }
 
 function tabs(relation) {

@@ -2,7 +2,7 @@
 
 import { get, path, query } from "./api.js";
 import { STATES, bar } from "./card.js";
-import { button, count, debounced, label, make, percent } from "./dom.js";
+import { button, count, debounced, label, make, probability } from "./dom.js";
 import { facetPanel } from "./facets.js";
 import { setKeys } from "./keys.js";
 import { listen } from "./live.js";
@@ -145,7 +145,11 @@ function rowOf(id, { head, state, tail, confidence, suggestions }) {
     {},
     make("td", {}, make("a", { href: address("review", id, { head: head.id }) }, label(head.label))),
     make("td", {}, best ? label(best.tail.label) : make("span", { class: "quiet" }, "none")),
-    make("td", { class: "number" }, likely === null || likely === undefined ? "" : [bar(likely), " ", percent(likely)]),
+    make(
+      "td",
+      { class: "number" },
+      likely === null || likely === undefined ? "" : [bar(likely), " ", probability(likely)],
+    ),
     make("td", {}, make("span", { class: `state ${state}` }, STATES[state] ?? state)),
   );
 }
