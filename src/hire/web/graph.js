@@ -7,7 +7,7 @@ import { beside } from "./problems.js";
 const WIDTH = 400,
   HEIGHT = 320,
   MARGIN = 44;
-const ROWS = [-68, 62, -122, 116]; // of the paths, above and below the pair
+const ROWS = [-68, 58, -118, 98]; // of the paths, above and below the pair
 const LETTER = { pole: 7.9, "": 6.6, "edge-name": 5.4 }; // about as wide as a letter of a label
 const MAX_LETTERS = 20;
 const MAX_NODES = 60;
