@@ -24,8 +24,11 @@ def test_wilson_is_the_published_interval() -> None:
 def test_without_checks_nothing_is_estimated() -> None:
     found = share_of([0.95] * 40, [], [])
     assert found.share is None and (found.low, found.high) == (0, 1) and found.needed == MIN_CHECKED
-    assert in_words(0.9, found) == "0.9 or higher: 40 facts, none checked; check 20 more of them for an estimate"
+    assert in_words(0.9, found) == "0.9 or higher: 40 facts, none checked; check 20 of them for an estimate"
     assert in_words(0.9, share_of([], [0.95], [True])) == "0.9 or higher: 0 facts"
+    assert in_words(0.9, share_of([0.95] * 6, [], [])).endswith(
+        "6 facts, none checked; check all of them for an estimate"
+    )
 
 
 def test_strata_correct_for_the_choice_of_checks() -> None:

@@ -48,7 +48,8 @@ class Share:
 def estimate(facts: Sequence[Rated], checked: Sequence[Rated], correct: Sequence[bool]) -> Share:
     """The share of facts that are correct, given the pairs that were checked and whether they were."""
     if not facts or not checked:
-        return Share(len(facts), len(checked), sum(correct), None, 0.0, 1.0, MIN_CHECKED)
+        needed = min(MIN_CHECKED, len(facts))
+        return Share(len(facts), len(checked), sum(correct), None, 0.0, 1.0, needed)
     edges = [_edges([pair.confidence for pair in facts if pair.best == best]) for best in (False, True)]
     weights = _counts(edges, facts) / len(facts)
     checks = _counts(edges, checked)
@@ -63,7 +64,7 @@ def estimate(facts: Sequence[Rated], checked: Sequence[Rated], correct: Sequence
     low, high = wilson(share, 1 / (1 / informative + 1 / len(facts)))  # the facts, too, are but a draw
     low, high = math.floor(low * len(facts)) / len(facts), math.ceil(high * len(facts)) / len(facts)
     few = np.where(weights >= MIN_SHARE, np.maximum(MIN_IN_STRATUM - checks, 0), 0).sum()
-    needed = max(min(MIN_CHECKED, len(facts)) - len(checked), int(few), 0)
+    needed = min(max(MIN_CHECKED - len(checked), int(few), 0), len(facts))
     return Share(len(facts), len(checked), int(right.sum()), share, low, high, needed)
 
 
@@ -95,7 +96,7 @@ def in_words(threshold: float, found: Share) -> str:
     facts = f"{threshold:g} or higher: {found.facts:,} fact{'' if found.facts == 1 else 's'}"
     if not found.facts:
         return facts
-    more = f"check {found.needed} more of them for an estimate"
+    more = f"check {'all' if found.needed == found.facts else found.needed} of them for an estimate"
     if found.share is None:
         return f"{facts}, none checked; {more}"
     interval = f"{found.low:.0%} to {found.high:.0%}, {found.checked} checked"

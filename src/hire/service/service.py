@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from hire import __version__
 from hire.inference.model import TrainedModel
@@ -14,7 +14,7 @@ from hire.service.examples import ExampleFinder
 from hire.service.jobs import Jobs
 from hire.service.relations import RelationTable, StoredRelation
 from hire.service.review import Review
-from hire.service.review_schemas import Estimate, GraphInfo, Relation
+from hire.service.review_schemas import Estimate, GraphInfo, Relation, State
 from hire.service.schemas import Scope
 from hire.service.store import Store
 from hire.service.teaching import Teaching
@@ -54,7 +54,7 @@ class Service:
     def info(self, relation: StoredRelation) -> Relation:
         """A relation, and how far its review has come."""
         with self.store.reading() as connection:
-            counts: dict[Any, int] = dict(
+            counts: dict[Any, int] = dict.fromkeys(get_args(State), 0) | dict(
                 connection.execute(
                     "SELECT state, count(*) FROM heads WHERE relation = ? GROUP BY state", (relation.id,)
                 ).fetchall()
