@@ -6,7 +6,7 @@ from pathlib import Path
 from hire.inference.model import TrainedModel
 from hire.service.service import Service
 from tests.web.conftest import Desk
-from tests.web.page import ENTER, Page, served
+from tests.web.page import ENTER, Page, served, until
 
 MAX_BYTES = 150_000
 
@@ -22,6 +22,23 @@ def test_a_missing_fact_with_its_reasons_is_a_click_away(address: str, page: Pag
     assert page.pair() == (head, tail)
     assert page.text("#card .reasons li")
     assert not page.complaints()
+
+
+def test_the_last_example_that_is_asked_for_is_shown(address: str, page: Page) -> None:
+    page.open(address)
+    names = until(lambda: page.all(".example"))
+    page.run(
+        "const plain = fetch; window.fetch = (address, ...rest) => plain(address, ...rest).then((found) =>"
+        f" address.includes('name={names[0]}')"
+        " ? new Promise((done) => setTimeout(() => { window.late = true; done(found); }, 500)) : found)"
+    )
+    page.click(".example", 0)
+    page.click(".example", 1)
+    page.reads("#missing-title em", names[1])
+    until(lambda: page.run("return window.late"))
+    assert page.text("#missing-title em") == names[1]
+    page.click("#another")
+    page.reads("#missing-title em", names[2])
 
 
 def test_the_page_is_small_and_asks_no_one_else(desk: Desk, page: Page) -> None:
