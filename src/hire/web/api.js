@@ -23,14 +23,15 @@ export const post = (address, body, key = randomId()) =>
 export const patch = (address, body, options = {}) => call(address, { method: "PATCH", body, ...options });
 export const remove = (address, options = {}) => call(address, { method: "DELETE", ...options });
 
-// Posts that a person may try again: until one succeeds, the same body has the same key, and is carried out once.
-export function poster() {
+// Posts that a person may try again: the same body has the same key, and is carried out once. With `again`, it can be
+// carried out anew after it has succeeded.
+export function poster({ again = false } = {}) {
   let last = null;
   return async (address, body) => {
     const text = JSON.stringify(body);
     if (last?.text !== text) last = { text, key: randomId() };
     const result = await post(address, body, last.key);
-    last = null;
+    if (again) last = null;
     return result;
   };
 }

@@ -81,6 +81,7 @@ export function debounced(work, milliseconds) {
     timer = setTimeout(() => work(...given), milliseconds);
   };
   later.cancel = () => clearTimeout(timer);
+  later.now = work;
   return later;
 }
 

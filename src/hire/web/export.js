@@ -77,7 +77,7 @@ export function exportPanel(id, signal) {
 function pushForm(id) {
   const actions = make("div", { class: "buttons" }, make("button", { type: "submit", id: "push" }, "Push"));
   const outcome = make("p", { role: "status", id: "pushed" });
-  const send = poster();
+  const send = poster({ again: true });
   const form = make(
     "form",
     { class: "panel form" },

@@ -26,12 +26,18 @@ function restored(name) {
 }
 
 function changed(item = null) {
-  sessionStorage.setItem(WAITING, JSON.stringify(queue));
-  sessionStorage.setItem(
-    GIVEN,
-    JSON.stringify(given.map(({ key, relation, head, tail, entry }) => ({ key, relation, head, tail, entry }))),
-  );
+  const plain = given.map(({ key, relation, head, tail, entry }) => ({ key, relation, head, tail, entry }));
+  keep(WAITING, queue);
+  keep(GIVEN, plain);
   for (const listener of [...listeners]) listener(item);
+}
+
+function keep(name, items) {
+  try {
+    sessionStorage.setItem(name, JSON.stringify(items));
+  } catch {
+    // The browser's storage is full: verdicts are saved all the same, only a reload would forget what undo takes back.
+  }
 }
 
 export const unsaved = () => queue.length;

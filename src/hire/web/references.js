@@ -48,7 +48,7 @@ function reference(id, list, { head, tail }) {
 
 function adder(id) {
   const holder = make("div", {});
-  const send = poster();
+  const send = poster({ again: true });
   const renew = () => {
     const table = new PairTable();
     const actions = make("div", { class: "buttons" });

@@ -20,7 +20,7 @@ import { note } from "./router.js";
 import { client } from "./session.js";
 import { Trail } from "./trail.js";
 
-const DWELL = 90; // milliseconds on a card before its reasons are asked for
+const DWELL = 130; // milliseconds on a card before its reasons are asked for
 const PREFETCHED = 3; // cards whose reasons are asked for ahead of time
 const REFILL_PAUSE = 400,
   NOTE_PAUSE = 250; // milliseconds
@@ -126,8 +126,14 @@ class ReviewView {
     this.card.replaceChildren(view.element);
     if (onRadio) view.element.querySelector("input[name=tail]:checked")?.focus();
     else if (focus) view.element.focus({ preventScroll: true });
-    if (place.tail) this.explain(place, view);
+    if (place.tail) this.#explainSoon(place, view);
     this.noteAddress();
+  }
+
+  // At once if the reasons were asked for ahead of time, otherwise once the person stays on the card.
+  #explainSoon(place, view) {
+    if (this.explanations.has(place.card.head, place.tail)) this.explain.now(place, view);
+    else this.explain(place, view);
   }
 
   paintAround() {

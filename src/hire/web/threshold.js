@@ -21,7 +21,7 @@ export function thresholdPanel(id, type, signal, accepted) {
   const words = make("p", { id: "estimate", "aria-live": "polite" });
   const actions = make("div", { class: "buttons" });
   const outcome = make("div", { id: "outcome" });
-  const send = poster();
+  const send = poster({ again: true });
   let asked = 0;
 
   async function estimate() {
