@@ -39,13 +39,15 @@ def create_app(
 ) -> FastAPI:
     """The application, behind a guard that checks every request."""
     limits = limits or Limits()
-    workers, metrics, page_files = Workers(limits), Metrics(), _page_files()
+    workers, clerks = Workers(limits), Workers(limits)  # who ask the model, and who read and change what is stored
+    metrics, page_files = Metrics(), _page_files()
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         service.start()
         yield
         workers.close()
+        clerks.close()
         service.stop()
 
     app = FastAPI(
@@ -57,7 +59,8 @@ def create_app(
         responses=ERRORS,
         lifespan=lifespan,
     )
-    app.state.service, app.state.workers, app.state.streams = service, workers, BoundedSemaphore(MAX_STREAMS)
+    app.state.service, app.state.workers, app.state.clerks = service, workers, clerks
+    app.state.streams = BoundedSemaphore(MAX_STREAMS)
     app.state.check_endpoint = _endpoint_check(host, push_to)
     open_paths = frozenset({*OPEN_PATHS, *page_files})
     app.add_middleware(Guard, limits=limits, metrics=metrics, token=token, host=host, open_paths=open_paths)

@@ -37,11 +37,16 @@ class Call:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.service: Service = request.app.state.service
-        self.workers: Workers = request.app.state.workers
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Read or compute something."""
-        return await self.workers.run(work, *args, **kwargs)
+        """Ask the model something."""
+        workers: Workers = self.request.app.state.workers
+        return await workers.run(work, *args, **kwargs)
+
+    async def read(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Read or change what is stored, without waiting for those who ask the model."""
+        clerks: Workers = self.request.app.state.clerks
+        return await clerks.run(work, *args, **kwargs)
 
     def streamed(self, parts: Iterator[str]) -> Iterator[str]:
         """Parts that are sent as they come; an error at once if too many streams are open."""
@@ -72,7 +77,7 @@ class Call:
 
             return carry_out
 
-        done = await self.workers.run(self.service.store.once, key, fingerprint, prepare)
+        done = await self.read(self.service.store.once, key, fingerprint, prepare)
         also = {"idempotency-replayed": "true"} if done.replayed else {}
         return Response(done.body, done.status, headers=done.headers | also, media_type="application/json")
 

@@ -59,6 +59,10 @@ class Review:
             connection.execute(
                 "DELETE FROM heads WHERE relation = ? AND pending IS NOT ? AND version = 0", (relation.id, job)
             )
+            connection.execute(
+                "DELETE FROM suggestions WHERE relation = ? AND head NOT IN (SELECT head FROM heads WHERE relation = ?)",
+                (relation.id, relation.id),
+            )
 
     def confidence(self, relation: StoredRelation, head: str, tail: str) -> float | None:
         """The confidence of a pair as it is shown: the stored one, or else the model's."""

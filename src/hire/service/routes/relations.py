@@ -94,13 +94,13 @@ async def relations(call: TheCall, limit: Annotated[int, Query(ge=1, le=200)] = 
         more = encoded([found[limit - 1][1]]) if len(found) > limit else None
         return Relations(relations=[call.service.info(relation) for relation, _ in found[:limit]], next=more)
 
-    return await call.run(read)
+    return await call.read(read)
 
 
 @router.get("/relations/{relation}", operation_id="getRelation")
 async def relation_info(relation: str, call: TheCall, response: Response) -> Relation:
     """One taught relation."""
-    found = await call.run(lambda: call.service.info(call.service.relations.get(relation)))
+    found = await call.read(lambda: call.service.info(call.service.relations.get(relation)))
     response.headers.update(etag(found))
     return found
 
@@ -139,7 +139,7 @@ async def change(relation: str, request: RelationChange, call: TheCall, if_match
 @router.delete("/relations/{relation}", operation_id="deleteRelation", status_code=204)
 async def delete(relation: str, call: TheCall, if_match: IfMatch = None) -> None:
     """Delete a relation and its suggestions; the log of its verdicts stays in the state file."""
-    await call.run(call.service.relations.delete, relation, version_in(if_match))
+    await call.read(call.service.relations.delete, relation, version_in(if_match))
 
 
 @router.post("/relations/{relation}/references", operation_id="addReferences", response_model=Relation)
@@ -183,7 +183,7 @@ async def scope(relation: str, call: TheCall) -> HeadCount:
         heads = call.service.teaching.heads_of_scope(found.scope, found.references, found.graph, found.name)
         return HeadCount(heads=len(heads))
 
-    return await call.run(count)
+    return await call.read(count)
 
 
 @router.post("/scope/count", operation_id="countHeadsOfScope")
@@ -198,4 +198,4 @@ async def count_scope(request: ScopeRequest, call: TheCall) -> HeadCount:
         stored = scope_in(service, request.scope, request.graph)
         return HeadCount(heads=len(service.teaching.heads_of_scope(stored, pairs, request.graph)))
 
-    return await call.run(count)
+    return await call.read(count)
