@@ -60,7 +60,8 @@ class Review:
                 "DELETE FROM heads WHERE relation = ? AND pending IS NOT ? AND version = 0", (relation.id, job)
             )
             connection.execute(
-                "DELETE FROM suggestions WHERE relation = ? AND head NOT IN (SELECT head FROM heads WHERE relation = ?)",
+                "DELETE FROM suggestions WHERE relation = ? "
+                "AND head NOT IN (SELECT head FROM heads WHERE relation = ?)",
                 (relation.id, relation.id),
             )
 
