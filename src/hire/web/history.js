@@ -53,7 +53,7 @@ export async function showHistory(root, { relation: id }, signal) {
     body,
   );
   root.replaceChildren(
-    make("div", { class: "two" }, make("section", { class: "panel" }, tools, batches, table, more), exports.element),
+    make("div", { class: "two history" }, make("section", { class: "panel" }, tools, batches, table, more), exports.element),
   );
 
   let cursor = null;
