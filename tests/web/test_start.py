@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -94,3 +95,12 @@ def test_the_token_is_asked_for(path_model: TrainedModel, tmp_path: Path, page: 
         page.text("#try")
         page.leave()
     service.store.close()
+
+
+def test_the_walkthrough_names_what_the_page_shows() -> None:
+    root = Path(__file__).parents[2]
+    text = (root / "docs" / "review.md").read_text("utf-8").split("## Keys")[0]
+    named = [words for words in re.findall(r"\*\*([^*]+)\*\*", text) if not re.match(r"\d\.", words)]
+    page = "\n".join(file.read_text("utf-8") for file in (root / "src" / "hire" / "web").glob("*.js"))
+    assert len(named) > 8
+    assert not [words for words in named if words not in page]

@@ -61,7 +61,7 @@ function contents(detail, facts) {
         detail.types.map((type) => make("span", { class: "chip" }, label(type))),
       ),
     detail.description && make("p", { dir: "auto" }, detail.description),
-    detail.link &&
+    /^https?:/.test(detail.link ?? "") &&
       make(
         "p",
         {},
