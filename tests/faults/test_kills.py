@@ -33,13 +33,16 @@ def killed_everywhere(work: Callable[[], object], check: Callable[[], None], at_
 
     Of the operations about a share of `at_most` in OPERATIONS is taken.
     """
+    kills = 0
     for operation in range(OPERATIONS):
         if randomness("kills", operation).random() > at_most / OPERATIONS:
             continue
         came_so_far = killed_at(operation, work)
         check()
         if not came_so_far:
+            print(f"{kills} kills, {operation} operations", file=sys.stderr)
             return operation
+        kills += 1
     raise AssertionError(f"more than {OPERATIONS} file operations")
 
 
@@ -55,7 +58,7 @@ def test_a_dataset_that_is_replaced_is_always_there(umls: FewShotDataset, tmp_pa
     def check() -> None:
         assert len(open_dataset(target).tasks) == len(umls.tasks)
 
-    count = killed_everywhere(lambda: umls.save(target, overwrite=True), check, how_many(10, 200))
+    count = killed_everywhere(lambda: umls.save(target, overwrite=True), check, how_many(10, OPERATIONS))
     umls.save(target, overwrite=True)
     assert count > 20 and names_in(tmp_path) == ["made"] and contents(target) == expected
 
@@ -68,7 +71,7 @@ def test_a_new_dataset_is_whole_or_not_there(umls: FewShotDataset, tmp_path: Pat
             open_dataset(target)
             shutil.rmtree(target)
 
-    killed_everywhere(lambda: umls.save(target), check, how_many(10, 200))
+    killed_everywhere(lambda: umls.save(target), check, how_many(10, OPERATIONS))
     assert names_in(tmp_path) == []  # the last one came through, and tidied up after all the others
 
 
@@ -79,7 +82,7 @@ def test_a_record_is_the_old_or_the_new_one(tmp_path: Path) -> None:
     def check() -> None:
         assert read_record(path, "")["value"] in (0, 1)
 
-    killed_everywhere(lambda: write_record(path, {"value": 1}), check, 50)
+    killed_everywhere(lambda: write_record(path, {"value": 1}), check, OPERATIONS)
     assert names_in(tmp_path) == ["record"] and read_record(path, "") == {"value": 1}
 
 
@@ -100,7 +103,7 @@ def test_a_prediction_is_resumed_from_any_moment(
         assert names_in(tmp_path) == ["heads.txt", "out", "whole"]
         target.unlink()
 
-    killed_everywhere(lambda: write_answers(relation, heads, question, lines, target, {}), check, how_many(12, 200))
+    killed_everywhere(lambda: write_answers(relation, heads, question, lines, target, {}), check, how_many(12, OPERATIONS))
 
 
 def test_no_confirmed_change_of_taught_relations_is_lost(tmp_path: Path) -> None:
@@ -153,7 +156,7 @@ def test_a_training_is_resumed_from_any_moment(tmp_path: Path, monkeypatch: pyte
     finish(hire(*TRAIN, "-o", tmp_path / "whole"))
     seconds = time.monotonic() - start
     generator = randomness("train")
-    for number in range(12):
+    for number in range(8):
         monkeypatch.setenv("HIRE_CACHE", str(tmp_path / f"cache-{number}"))
         run = tmp_path / f"run-{number}"
         process = hire(*TRAIN, "-o", run)
