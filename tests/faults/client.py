@@ -54,6 +54,12 @@ class Client:
         """Accept or reject a pair."""
         return self.call(f"/v1/relations/{relation}/verdicts", {"head": head, "tail": tail, "verdict": verdict})
 
+    def delete(self, relation: str) -> None:
+        """Delete a relation."""
+        asked = Request(f"{self.address}/api/relations/{relation}", method="DELETE")
+        with urlopen(asked, timeout=SECONDS) as answer:
+            answer.read()
+
     def search(self, text: str, k: int = 10) -> Any:
         """Entities that match a text."""
         return self.call("/v1/entities", q=text, k=k)
