@@ -57,7 +57,7 @@ class ReviewView {
     this.root.replaceChildren(make("div", { class: "review" }, this.queue, center, around));
     this.#listen();
     if (head) await this.visit(head);
-    else {
+    if (this.trail.here === null) {
       await this.trail.more();
       this.paint();
     }
