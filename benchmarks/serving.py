@@ -29,7 +29,7 @@ import numpy as np
 
 from hire.data.open import open_dataset
 from hire.training.run import CONFIG, run_config, save_system
-from hire.util.tensors import write_json
+from hire.util.checksums import write_record
 
 CLIENTS = 16
 REQUESTS = 1_600  # of all clients, of each kind
@@ -51,7 +51,7 @@ def untrained_run(dataset: str, run: Path) -> None:
     of_path = settings.settings
     system = PathModel(PathNetwork(of_path.model), EvidenceGraph.of(opened, of_path.evidence))
     save_system(run, system, of_path)
-    write_json(run / CONFIG, run_config(opened, dataset, settings))
+    write_record(run / CONFIG, run_config(opened, dataset, settings))
 
 
 class Client:

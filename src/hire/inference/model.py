@@ -50,7 +50,7 @@ class TrainedModel:
     @cached_property
     def names(self) -> EntityNames:
         """The entities by id or label."""
-        return EntityNames(self.dataset.graph)
+        return EntityNames(self.dataset.graph, self.dataset.mapped.check)
 
     @cached_property
     def _candidate_finder(self) -> CandidateFinder:

@@ -11,11 +11,13 @@ from starlette.exceptions import HTTPException
 
 from hire.errors import HireError
 from hire.inference.search import UnknownEntityError
+from hire.service.database import StateGoneError
 from hire.service.middleware import BusyError
 from hire.service.problems import MEDIA_TYPE, problem
 from hire.service.push import EndpointError
 from hire.service.relations import ConflictError, NotFoundError, StaleError
 from hire.service.store import InProgressError, KeyReusedError, StorageError
+from hire.util.checksums import ChangedFileError
 
 BY_ERROR: list[tuple[type[HireError], int, str | None]] = [  # the first that fits; None is the status's own code
     (BusyError, 503, None),
@@ -25,6 +27,8 @@ BY_ERROR: list[tuple[type[HireError], int, str | None]] = [  # the first that fi
     (InProgressError, 409, "in-progress"),
     (KeyReusedError, 422, "key-reused"),
     (StorageError, 503, "storage"),
+    (StateGoneError, 503, "storage"),
+    (ChangedFileError, 503, "storage"),
     (UnknownEntityError, 422, "unknown-entity"),
     (EndpointError, 502, None),
 ]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hire.errors import HireError
+from hire.service.database import StateFile
 from hire.service.tables import SCHEMA, VERSION
 
 SECONDS_TO_WAIT = 5.0  # while another process is writing
@@ -62,15 +63,19 @@ class Store:
         self._local = threading.local()
         self._readers: list[sqlite3.Connection] = []
         self._running: set[str] = set()
+        self._file = StateFile(path)
         try:
-            self._connection = self._connect()
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.execute("PRAGMA foreign_keys = ON")
-            self._prepare()
-        except sqlite3.Error as error:
-            remedy = "check that it is writable, or choose another file with --state"
-            raise HireError(f"cannot be opened or written ({error})", file=path, remedy=remedy) from error
+            with self._file.explained():
+                self._connection = self._connect()
+                self._file.register(self._connection)
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("PRAGMA synchronous = FULL")
+                self._connection.execute("PRAGMA foreign_keys = ON")
+                self._prepare()
+                self._file.opened()
+        except BaseException:
+            self.close()
+            raise
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False)
@@ -86,6 +91,7 @@ class Store:
             if version == 0 and not tables:
                 for statement in _statements(SCHEMA):
                     self._connection.execute(statement)
+                self._file.create(self._connection)
                 self._connection.execute(f"PRAGMA user_version = {VERSION}")
             elif version != VERSION:
                 raise HireError(
@@ -93,17 +99,21 @@ class Store:
                     file=self.path,
                     remedy="choose another file with --state",
                 )
+            else:
+                self._file.check(self._connection, SCHEMA)
         except BaseException:
             self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
 
     def close(self) -> None:
-        """Merge the write-ahead log into the file, and close it."""
+        """Merge the write-ahead log into the file, and close it, for another process to open."""
         with self._lock:
             for reader in self._readers:
                 reader.close()
-            self._connection.close()
+            if hasattr(self, "_connection"):
+                self._connection.close()
+            self._file.close()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -125,6 +135,7 @@ class Store:
         with self._lock, _explained():
             outermost = self._depth == 0
             if outermost:
+                self._file.check_in_place()
                 self._connection.execute("BEGIN IMMEDIATE")
                 self._local.changing = True
             self._depth += 1
@@ -132,6 +143,7 @@ class Store:
                 yield self._connection
                 if outermost:
                     self._connection.execute("COMMIT")
+                    self._file.settle(self._connection)
             except BaseException:
                 if outermost and self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")

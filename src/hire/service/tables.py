@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-VERSION = 2
+VERSION = 3
 SCHEMA = """
 CREATE TABLE graphs (
   id TEXT PRIMARY KEY,
