@@ -97,13 +97,14 @@ def live(client: Client, of: Scenario) -> tuple[int, str | None]:
     """One round of a client: the number of requests, and what was wrong."""
 
     def heard(relation: str) -> list[tuple[str, float]]:
-        return [(answer["tail"], answer["score"]) for answer in client.answers(relation, of.head, ANSWERS)]
+        return [(answer["tail"]["id"], answer["score"]) for answer in client.answers(relation, of.head, ANSWERS)]
 
     relation = client.teach(of.name, of.references)
     if heard(relation) != of.before:
         return 2, f"{of.name}: other answers to {of.head!r} than offline"
-    client.judge(relation, *of.accepted, "accepted")
-    client.judge(relation, *of.rejected, "rejected")
+    client.judge(relation, *of.accepted, "accept")
+    client.judge(relation, *of.rejected, "reject")
+    client.learned(relation)
     if heard(relation) != of.after:
         return 5, f"{of.name}: other answers after verdicts than offline"
     if client.explain(relation, of.head, of.after[0][0])["sentence"] != of.sentence:
