@@ -8,7 +8,7 @@ PIP := $(BIN)/pip --quiet --disable-pip-version-check
 READY := $(VENV)/ready
 DOCS_READY := $(VENV)/docs-ready
 
-.PHONY: demo test torture check browser format docs bench clean
+.PHONY: demo test check browser format docs bench torture soak sbom audit clean
 
 demo: $(READY)
 	@$(BIN)/hire demo
@@ -40,6 +40,20 @@ docs: $(DOCS_READY)
 	@$(BIN)/python tools/architecture.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
+# Clients that teach, predict, explain and judge at once: make soak MODEL=data/nell-one CLIENTS=64 MINUTES=10
+MODEL ?= umls-one
+CLIENTS ?= 8
+MINUTES ?= 1
+soak: $(READY)
+	@$(BIN)/python -m tests.faults.soak $(MODEL) --clients $(CLIENTS) --minutes $(MINUTES)
+
+# What is installed, as CycloneDX, and docs/licences.md; then known vulnerabilities, as far as the index tells.
+sbom: $(READY)
+	@$(BIN)/python tools/licences.py
+
+audit: $(READY)
+	@$(BIN)/python tools/audit.py
+
 bench: $(READY)
 	@$(PIP) install polars==2.1.0 duckdb==2.0.0
 	@$(BIN)/python benchmarks/readers.py
@@ -48,17 +62,18 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/training_step.py
 	@$(BIN)/python benchmarks/serving.py
 
-# Exact versions from the lock file first, then the project itself, which brings nothing more.
+# Exact versions and hashes from the lock file first, then the project itself. That brings nothing more, unless the build of
+# torch for this platform has libraries of its own, whose versions its metadata pins.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	@echo "Setting up $(VENV) (once, a minute or two) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install --requirement requirements.lock
-	@$(PIP) install --no-build-isolation --no-deps --editable .
+	@$(PIP) install --require-hashes --no-deps --requirement requirements.lock
+	@$(PIP) install --no-build-isolation --editable .
 	@touch $(READY)
 
 $(DOCS_READY): $(READY) requirements-docs.lock
-	@$(PIP) install --requirement requirements-docs.lock
+	@$(PIP) install --require-hashes --no-deps --requirement requirements-docs.lock
 	@touch $(DOCS_READY)
 
 clean:

@@ -1,7 +1,7 @@
 """Batch acceptance with a judge who knows the truth, and how long it takes to complete a relation.
 
     python benchmarks/review.py GRAPH [--split dev] [--shots 5] [--draws 3] [--threshold 0.9] [--checked 30]
-    python benchmarks/review.py GRAPH --time 5000
+    python benchmarks/review.py GRAPH --time 5000 [--candidates 3000]
 
 Each relation of a split is taught with a few of its pairs and completed over the heads of the others; nothing of it is
 in the graph. The judge checks some random cards at or above the threshold (`audit`), then accepts the rest at once.
@@ -50,11 +50,13 @@ class Outcome(NamedTuple):
         return self.true / max(1, self.accepted)
 
 
-def completed(service: Service, name: str, references: IntArray, heads: list[str]) -> StoredRelation:
+def completed(
+    service: Service, name: str, references: IntArray, heads: list[str], candidates: list[str] | None = None
+) -> StoredRelation:
     """A relation that is taught and completed over some heads."""
     entities = service.teaching.model.dataset.graph.entities
     pairs = [(entities[head], entities[tail]) for head, tail in references.tolist()]
-    relation = service.relations.add(Draft(name, pairs, scope={"kind": "list", "heads": heads}))
+    relation = service.relations.add(Draft(name, pairs, scope={"kind": "list", "heads": heads}, candidates=candidates))
     job = service.jobs.create(relation, 10, "judge")()
     service.jobs.wake()
     end = time.monotonic() + SECONDS
@@ -135,14 +137,16 @@ def timed(model: TrainedModel, service: Service, options: argparse.Namespace) ->
     heads = model.similar_entities(references[:, 0])
     others = np.setdiff1d(np.arange(len(entities)), heads)
     chosen = np.concatenate([heads, others])[: options.time].tolist()
-    candidates = len(model.similar_entities(references[:, 1]))
+    candidates = model.similar_entities(references[:, 1])[: options.candidates]
     start, busy = time.perf_counter(), time.process_time()
-    completed(service, "timed", references, [entities[head] for head in chosen])
+    names, tails = ([entities[entity] for entity in some] for some in (chosen, candidates.tolist()))
+    completed(service, "timed", references, names, None if options.candidates is None else tails)
     seconds, of_processor = time.perf_counter() - start, time.process_time() - busy
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
-        f"{len(chosen):,} heads, {candidates:,} candidates: {seconds:.0f} s, {of_processor:.0f} s of processor time, "
-        f"peak {peak:,.0f} MiB, state file {service.store.path.stat().st_size / 2**20:,.0f} MiB"
+        f"{len(chosen):,} heads, {len(candidates):,} candidates: {seconds:.0f} s, "
+        f"{of_processor:.0f} s of processor time, peak {peak:,.0f} MiB, "
+        f"state file {service.store.path.stat().st_size / 2**20:,.0f} MiB"
     )
 
 
@@ -156,6 +160,7 @@ def main() -> None:
     parser.add_argument("--threshold", type=float, default=0.9)
     parser.add_argument("--checked", type=int, default=30)
     parser.add_argument("--time", type=int, help="number of heads of a timed job")
+    parser.add_argument("--candidates", type=int, help="at most so many candidates in a timed job")
     options = parser.parse_args()
     random.seed(0)  # the order of audits
     torch.set_num_threads(1)  # as hire serve does

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -166,3 +167,12 @@ def test_importing_the_client_is_quick() -> None:
 
     code = "import sys, hire; hire.Client; assert not {'torch', 'fastapi', 'numpy'} & set(sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+def test_the_documentation_of_the_client_is_true(address: str) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "serving.md").read_text("utf-8")
+    (code,) = (
+        block for block in re.findall(r"^```text\n(.*?)^```", text, re.DOTALL | re.MULTILINE) if "hire.Client" in block
+    )
+    assert "http://127.0.0.1:8000" in code and TOKEN in code
+    exec(code.replace("http://127.0.0.1:8000", address), {})

@@ -11,6 +11,7 @@ from hire.evaluation.calibration import (
     TEMPERATURES,
     Calibration,
     Outcomes,
+    calibrations_in,
     fit,
     for_shots,
     left_out,
@@ -139,3 +140,30 @@ def test_novel_answers_are_those_left_when_other_true_tails_are_hidden() -> None
             exact = scores[row].astype(np.float64) / temperature
             log_mass = exact - np.log(np.exp(exact - exact.max()).sum()) - exact.max()  # known tails share the mass
             assert outcomes.novel[query, :, index] == pytest.approx(log_mass[shown], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"temperature": 0},
+        {"temperature": float("nan")},
+        {"slope": float("inf")},
+        {"slope": "1"},
+        {"intercept": None},
+        {"intercept": True},
+        {"thresholds": [0.0]},
+        {"thresholds": None},
+    ],
+)
+def test_numbers_that_are_none_are_refused(change: dict[str, Any]) -> None:
+    right = Calibration(1.0, 1.0, 0.0, (0.0,) * len(LEVELS)).to_dict()
+    assert calibrations_in({"3": right})[3].to_dict() == right
+    with pytest.raises((ValueError, TypeError)):
+        calibrations_in({"3": right | change})
+
+
+@pytest.mark.parametrize("shots", ["0", "-1", "x", "9" * 5_000])
+def test_numbers_of_references_that_are_none_are_refused(shots: str) -> None:
+    right = Calibration(1.0, 1.0, 0.0, (0.0,) * len(LEVELS)).to_dict()
+    with pytest.raises(ValueError, match="number of references"):
+        calibrations_in({shots: right})

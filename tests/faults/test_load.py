@@ -9,7 +9,6 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -17,33 +16,18 @@ import pytest
 
 from hire.data.dataset import FewShotDataset
 from hire.inference.model import TrainedModel
-from hire.service.app import create_app
 from hire.service.middleware import Limits
 from hire.service.relations import Draft
-from hire.service.server import SparingFilter, connection_cap, make_server
+from hire.service.server import SparingFilter, connection_cap
 from hire.service.service import Service
 from hire.service.store import Store
 from tests.faults.client import Client, answer_on, is_error
+from tests.faults.running import running, running_service
 from tests.support import random_model, serving
 
 FILES = 200  # file descriptors of the service
 INTRUDERS = 290  # connections that say nothing, or half a request
 QUICK = Limits(connections=20, head_seconds=0.5, stall_seconds=0.5)
-
-
-@contextmanager
-def running(app: object, limits: Limits) -> Iterator[Client]:
-    """An application on a server in a thread."""
-    server = make_server(app, limits)
-    listener = socket.create_server(("127.0.0.1", 0))
-    thread = threading.Thread(target=server.run, args=([listener],))
-    thread.start()
-    try:
-        yield Client(f"http://127.0.0.1:{listener.getsockname()[1]}")
-    finally:
-        server.should_exit = True
-        thread.join(30)
-        assert not thread.is_alive()
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +37,8 @@ def model(umls: FewShotDataset) -> TrainedModel:
 
 @pytest.fixture(scope="module")
 def client(model: TrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    store = Store(tmp_path_factory.mktemp("state") / "relations.sqlite")
-    service = Service(model, store)
-    with running(create_app(service, limits=QUICK), QUICK) as found:
+    with running_service(model, tmp_path_factory.mktemp("state") / "relations.sqlite", QUICK) as found:
         yield found
-    service.stop()
-    store.close()
 
 
 @pytest.mark.parametrize("first", [b"", b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\nx-a: b\r\n"])

@@ -72,6 +72,26 @@ def test_what_takes_too_long_is_given_up(service: Service, monkeypatch: pytest.M
         assert client.get("/health").status_code == 200
 
 
+def test_the_outcome_of_a_change_that_took_too_long_is_known_by_its_key(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, go_on = service.teaching.check, threading.Event()
+    monkeypatch.setattr(service.teaching, "check", lambda draft: go_on.wait(20) and real(draft))
+    body, key = {"name": "kind", "references": references()}, {"idempotency-key": "key"}
+    with client_of(service, limits=Limits(seconds=0.2, threads=1)) as client:
+        late = client.post("/v1/relations", json=body, headers=key)
+        dropped = client.post("/v1/relations", json=body | {"name": "waiting"}, headers={"idempotency-key": "other"})
+        assert (late.status_code, dropped.status_code) == (504, 504)
+        go_on.set()
+        deadline = time.monotonic() + 20
+        while service.relations.count() == 0 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        again = client.post("/v1/relations", json=body, headers=key)
+        assert again.status_code == 201 and again.headers["idempotency-replayed"] == "true"
+        found = client.get("/v1/relations").json()["relations"]  # the one that never began is not carried out later
+        assert [relation["name"] for relation in found] == ["kind"]
+
+
 def test_more_than_can_be_done_is_refused_at_once(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
     monkeypatch.setattr(TrainedModel, "search", lambda *_: go.wait(5) and [])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +163,22 @@ def test_new_entities_have_answers_on_a_graph_of_their_own(path_model: TrainedMo
         assert client.get("/v1/entities", params={"q": "moss"}).json()["matches"] == []
         assert client.get("/v1/entities/detail", params={"id": "moss"}).status_code == 422
     store.close()
+
+
+def test_many_heads_come_as_a_stream(client: TestClient, service: Service) -> None:
+    desk = Desk(client)
+    body = {"heads": ["plant", "tissue"], "k": 2, "explain": True}
+    answer = client.post(f"{desk.path}/predictions", json=body)
+    assert answer.headers["content-type"].startswith("application/x-ndjson")
+    *lines, end = (json.loads(line) for line in answer.text.splitlines())
+    assert [line["head"]["id"] for line in lines] == ["plant", "tissue"] and end == {"end": True, "heads": 2}
+    assert lines[0]["answers"][0]["explanation"]["sentence"]
+    whole = client.post(f"{desk.path}/predictions", json={"k": 1}).text.splitlines()
+    assert json.loads(whole[-1])["heads"] == 135
+    streams = client.app.state.streams  # type: ignore[attr-defined]
+    while streams.acquire(blocking=False):
+        pass
+    busy = client.post(f"{desk.path}/predictions", json=body)
+    assert busy.status_code == 503 and busy.json()["code"] == "busy" and busy.headers["retry-after"]
+    streams.release()
+    assert client.post(f"{desk.path}/predictions", json=body).status_code == 200

@@ -56,7 +56,8 @@ def test_thirty_verdicts_are_undone_one_by_one(desk: Desk) -> None:
         desk.judge(card, ("accept", "reject", "unsure")[i % 3])["entry"]["entry"]
         for i, card in enumerate(desk.cards(order="head", limit=30))
     ]
-    assert desk.get("")["counts"]["accepted"] == 10
+    counts = desk.get("")["counts"]
+    assert counts["accepted"] == 10 and counts.keys() == {"open", "accepted", "rejected", "unsure", "no_tail", "empty"}
     for entry in reversed(made):
         desk.post(f"{desk.path}/undo", {"entry": entry})
     assert [card["head"]["id"] for card in desk.cards(order="head", limit=200)] == queue

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 from pathlib import Path
 
 from hire.inference.model import TrainedModel
 from hire.service.service import Service
 from tests.web.conftest import Desk
-from tests.web.page import ENTER, Page, served
+from tests.web.page import ENTER, Page, served, until
 
 MAX_BYTES = 150_000
 
@@ -22,6 +23,23 @@ def test_a_missing_fact_with_its_reasons_is_a_click_away(address: str, page: Pag
     assert page.pair() == (head, tail)
     assert page.text("#card .reasons li")
     assert not page.complaints()
+
+
+def test_the_last_example_that_is_asked_for_is_shown(address: str, page: Page) -> None:
+    page.open(address)
+    names = until(lambda: page.all(".example"))
+    page.run(
+        "const plain = fetch; window.fetch = (address, ...rest) => plain(address, ...rest).then((found) =>"
+        f" address.includes('name={names[0]}')"
+        " ? new Promise((done) => setTimeout(() => { window.late = true; done(found); }, 500)) : found)"
+    )
+    page.click(".example", 0)
+    page.click(".example", 1)
+    page.reads("#missing-title em", names[1])
+    until(lambda: page.run("return window.late"))
+    assert page.text("#missing-title em") == names[1]
+    page.click("#another")
+    page.reads("#missing-title em", names[2])
 
 
 def test_the_page_is_small_and_asks_no_one_else(desk: Desk, page: Page) -> None:
@@ -77,3 +95,12 @@ def test_the_token_is_asked_for(path_model: TrainedModel, tmp_path: Path, page: 
         page.text("#try")
         page.leave()
     service.store.close()
+
+
+def test_the_walkthrough_names_what_the_page_shows() -> None:
+    root = Path(__file__).parents[2]
+    text = (root / "docs" / "review.md").read_text("utf-8").split("## Keys")[0]
+    named = [words for words in re.findall(r"\*\*([^*]+)\*\*", text) if not re.match(r"\d\.", words)]
+    page = "\n".join(file.read_text("utf-8") for file in (root / "src" / "hire" / "web").glob("*.js"))
+    assert len(named) > 8
+    assert not [words for words in named if words not in page]

@@ -66,6 +66,8 @@ def main(arguments: list[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     if sys.stdout is None:  # closed by the caller
         sys.stdout = io.StringIO()
+    if sys.stderr is None:
+        sys.stderr = io.StringIO()
     for stream in (sys.stdout, sys.stderr):  # names may contain what the terminal cannot show
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -73,6 +75,12 @@ def main(arguments: list[str] | None = None) -> None:
         if not NO_WORK & set(sys.argv[1:] if arguments is None else arguments):
             check_address_limit()
         hire.main(arguments, prog_name="hire", standalone_mode=False)
+        sys.stdout.flush()  # here, where it can still be told what went wrong
+    except SystemExit as end:
+        if end.code == 1:  # not ours: click and rich end so when the reader of our output has exited
+            _discard_output()
+            sys.exit(0)
+        raise
     except HireError as error:
         for problem in error.problems:
             click.echo(f"error: {problem}", err=True)
@@ -97,16 +105,20 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo(f"error: {ascii(error.object)[:200]} is not valid UTF-8\n       encode it as UTF-8", err=True)
         sys.exit(EXIT_BAD_INPUT)
     except BrokenPipeError:  # the reader of our output, such as `head`, has exited
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         sys.exit(0)
-
     except OSError as error:
         # For example a full disk behind standard output, a name that is too long, a folder without permission.
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"error: {where}{(error.strerror or str(error)).lower()}", err=True)
-        with suppress(OSError):  # discard what is still to be printed
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _discard_output()
         sys.exit(EXIT_BAD_INPUT)
+
+
+def _discard_output() -> None:
+    """Discard what is still to be printed, so that nothing fails at exit."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _interrupt(_signal: int, _frame: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hire.data.check import check_arrays
 from hire.data.facts import Facts
 from hire.data.graph import KnowledgeGraph
 from hire.errors import HireError
@@ -207,6 +208,7 @@ class FewShotDataset:
             origin=manifest["origin"],
             **arrays,
         )
+        check_arrays(found, directory)
         found.identity = checksum_of([json.dumps(manifest, sort_keys=True).encode()])
         found.mapped = mapped
         mapped.check()  # what is mapped now is what was verified
@@ -244,7 +246,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
             and isinstance(manifest["origin"], dict)
             and all(isinstance(about["bytes"], int) for about in files.values())
             and all(isinstance(about[kind], str) for about in files.values() for kind in ("xxh3", "sha256"))
-            and all(isinstance(splits[split], int) for split in SPLITS)
+            and all(isinstance(splits[split], int) and splits[split] >= 0 for split in SPLITS)
         )
     except (KeyError, TypeError, AttributeError):
         well_formed = False

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hire.util.arrays import IntArray
+from hire.util.ranges import Range
 
 TEMPERATURES = 2.0 ** np.arange(-7, 7.5, 0.5)  # to try; the slope makes up for those in between
 SHOWN = 10  # answers of a query that confidence is fitted to
@@ -32,6 +33,10 @@ TRIED = 501  # quantiles from which that of an answer set is chosen
 RIDGE = 1e-3  # keeps slope and intercept finite if all answers are right or all are wrong
 
 FloatArray = NDArray[np.float64]
+
+NUMBERS = {"temperature": Range(0, 1e6, low_open=True), "slope": Range(0, 1e6), "intercept": Range(-1e6, 1e6)}
+MASSES = Range(-1e6, 1e6)  # logarithms
+MAX_DIGITS = 8
 
 
 @dataclass(frozen=True)
@@ -177,12 +182,30 @@ class Calibration:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Calibration:
-        """The inverse of `to_dict`."""
-        thresholds = tuple(-np.inf if value is None else float(value) for value in content["thresholds"])
+        """The inverse of `to_dict`; a ValueError if a number is missing, not finite or out of its range."""
+        thresholds = tuple(-np.inf if value is None else _number(value, MASSES) for value in content["thresholds"])
         if len(thresholds) != len(LEVELS):
             raise ValueError(f"has {len(thresholds)} thresholds, not {len(LEVELS)}")
-        temperature, slope, intercept = (float(content[name]) for name in ("temperature", "slope", "intercept"))
+        temperature, slope, intercept = (_number(content[name], range_) for name, range_ in NUMBERS.items())
         return cls(temperature, slope, intercept, thresholds)
+
+
+def calibrations_in(content: Any) -> dict[int, Calibration]:
+    """Calibrations by the number of references, from plain data; a ValueError or TypeError if it is none."""
+    if not isinstance(content, dict):
+        raise TypeError("has no calibrations")
+    found = {}
+    for shots, of_shots in content.items():
+        if not (isinstance(shots, str) and shots.isdecimal() and len(shots) < MAX_DIGITS and int(shots)):
+            raise ValueError(f"{str(shots)[:20]!r} is not a number of references")
+        found[int(shots)] = Calibration.from_dict(of_shots)
+    return found
+
+
+def _number(value: Any, range_: Range) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value not in range_:
+        raise ValueError(f"{str(value)[:20]!r} is not a number {range_}")
+    return float(value)
 
 
 def for_shots(calibrations: Mapping[int, Calibration], shots: int) -> Calibration | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from hire.data.open import open_graph
-from hire.evaluation.calibration import Calibration
+from hire.evaluation.calibration import calibrations_in
 from hire.inference.model import TrainedModel, load
 from hire.systems.path.pretrained import about, fingerprint, pretrained
 from hire.training.run import CONFIG, read_config, weights_fingerprint
@@ -27,7 +27,7 @@ def open_model(
     if (Path(source) / CONFIG).exists():
         return load(source, dataset, device=device)
     opened = open_graph(source if dataset is None else dataset)
-    calibrations = {int(shots): Calibration.from_dict(found) for shots, found in about()["calibration"].items()}
+    calibrations = calibrations_in(about()["calibration"])
     return TrainedModel(pretrained(opened, device_named(device)), opened, calibrations, across_graphs=True)
 
 

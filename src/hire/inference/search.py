@@ -18,6 +18,8 @@ from hire.util.arrays import IntArray
 MAX_MATCHES = 500  # ranked by how well they match
 MAX_COMPARED = 2_000  # names compared with a misspelt one
 MIN_SIMILARITY = 0.6  # from 0 to 1, of a near match
+OF_A_WORD = 0.95  # a word that is as similar as a whole name counts a little less
+WORD = re.compile(r"[^\W_]+")
 WORD_STARTS = (" ", ":", "/", "#", "-")
 
 
@@ -98,7 +100,7 @@ class EntityNames:
         return sorted(ranks, key=order)[:k] or self._near(wanted)[:k]
 
     def _near(self, wanted: str) -> list[int]:
-        """Entities whose name or label, or its last part, is similar to a text.
+        """Entities whose name or label, or its last part, or a word of it, is similar to a text.
 
         Candidates contain one half of the text or, if there are none, one third: a text with one typo has an intact
         half, one with two typos an intact third.
@@ -111,10 +113,12 @@ class EntityNames:
                 containing = (text.containing(piece, MAX_COMPARED) for piece in pieces if len(piece) > 1)
                 for entity in set(chain.from_iterable(containing)):
                     name = text.name(entity)
-                    for part in {name, re.split("[:/#]", name)[-1]}:
+                    whole = {name, re.split("[:/#]", name)[-1]}
+                    for part in whole.union(WORD.findall(name)):
                         matcher.set_seq1(part)
                         if matcher.real_quick_ratio() > MIN_SIMILARITY and matcher.quick_ratio() > MIN_SIMILARITY:
-                            similarity[entity] = max(similarity.get(entity, 0.0), matcher.ratio())
+                            ratio = matcher.ratio() * (1.0 if part in whole else OF_A_WORD)
+                            similarity[entity] = max(similarity.get(entity, 0.0), ratio)
             near = [entity for entity, ratio in similarity.items() if ratio > MIN_SIMILARITY]
             if near:
                 return sorted(near, key=lambda entity: (-similarity[entity], entity))

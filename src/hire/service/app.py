@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from html import escape
 from importlib.resources import files
 from pathlib import PurePath
+from threading import BoundedSemaphore
 from typing import Any
 
 from fastapi import FastAPI, Response, Security
@@ -22,6 +23,7 @@ from hire.service.routes import answers, events, graph, history, jobs, reconcile
 from hire.service.service import Service
 
 PAGE_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+MAX_STREAMS = 8  # of predictions for many heads
 ROUTERS = (graph, relations, answers, jobs, review, history, events, reconcile)
 # Only declares how to send a token; the guard checks it before any route is found.
 TOKEN = HTTPBearer(scheme_name="token", description="The token of hire serve --token, if it has one.", auto_error=False)
@@ -37,13 +39,15 @@ def create_app(
 ) -> FastAPI:
     """The application, behind a guard that checks every request."""
     limits = limits or Limits()
-    workers, metrics, page_files = Workers(limits), Metrics(), _page_files()
+    workers, clerks = Workers(limits), Workers(limits)  # who ask the model, and who read and change what is stored
+    metrics, page_files = Metrics(), _page_files()
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         service.start()
         yield
         workers.close()
+        clerks.close()
         service.stop()
 
     app = FastAPI(
@@ -55,7 +59,8 @@ def create_app(
         responses=ERRORS,
         lifespan=lifespan,
     )
-    app.state.service, app.state.workers = service, workers
+    app.state.service, app.state.workers, app.state.clerks = service, workers, clerks
+    app.state.streams = BoundedSemaphore(MAX_STREAMS)
     app.state.check_endpoint = _endpoint_check(host, push_to)
     open_paths = frozenset({*OPEN_PATHS, *page_files})
     app.add_middleware(Guard, limits=limits, metrics=metrics, token=token, host=host, open_paths=open_paths)

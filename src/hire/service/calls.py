@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from threading import BoundedSemaphore
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 from fastapi import Depends, Header, Request, Response
 from pydantic import BaseModel
 
 from hire.errors import HireError
-from hire.service.middleware import Workers
+from hire.service.middleware import BusyError, Workers
 from hire.service.service import Service
 from hire.service.store import Recorded
 
@@ -36,11 +37,23 @@ class Call:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.service: Service = request.app.state.service
-        self.workers: Workers = request.app.state.workers
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Read or compute something."""
-        return await self.workers.run(work, *args, **kwargs)
+        """Ask the model something."""
+        workers: Workers = self.request.app.state.workers
+        return await workers.run(work, *args, **kwargs)
+
+    async def read(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Read or change what is stored, without waiting for those who ask the model."""
+        clerks: Workers = self.request.app.state.clerks
+        return await clerks.run(work, *args, **kwargs)
+
+    def streamed(self, parts: Iterator[str]) -> Iterator[str]:
+        """Parts that are sent as they come; an error at once if too many streams are open."""
+        streams: BoundedSemaphore = self.request.app.state.streams
+        if not streams.acquire(blocking=False):
+            raise BusyError("too many streams are open", remedy="try again when one has ended")
+        return _released(parts, streams)
 
     async def once(
         self,
@@ -64,9 +77,16 @@ class Call:
 
             return carry_out
 
-        done = await self.workers.run(self.service.store.once, key, fingerprint, prepare)
+        done = await self.read(self.service.store.once, key, fingerprint, prepare)
         also = {"idempotency-replayed": "true"} if done.replayed else {}
         return Response(done.body, done.status, headers=done.headers | also, media_type="application/json")
+
+
+def _released(parts: Iterator[str], streams: BoundedSemaphore) -> Iterator[str]:
+    try:
+        yield from parts
+    finally:
+        streams.release()
 
 
 TheCall = Annotated[Call, Depends(Call)]

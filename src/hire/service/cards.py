@@ -64,6 +64,14 @@ class Filter:
                 values.append(value)  # type: ignore[arg-type]
         return " AND ".join(parts), values
 
+    def to_audit(self, head: Row, suggestions: Sequence[Row]) -> Row:
+        """A random pair of a head among those that a batch has accepted, or would accept."""
+        unchecked = [row for row in suggestions if not row["checked"] and row["verdict"] in (None, "accept")]
+        if head["state"] == "accepted":
+            unchecked = [row for row in unchecked if row["verdict"] == "accept"]
+        within = [row for row in unchecked if (row["confidence"] or 0.0) >= (self.min_confidence or 0.0)]
+        return within[int(head["shuffle"] * 1e9) % len(within)] if within else head
+
 
 class CardTable:
     """The cards of relations."""
@@ -88,7 +96,7 @@ class CardTable:
                 (*values, *also, limit + 1),
             ).fetchall()
         more = encoded([rows[limit - 1]["key"], rows[limit - 1]["number"]]) if len(rows) > limit else None
-        return Cards(cards=self._cards(relation, rows[:limit]), next=more, total=total)
+        return Cards(cards=self._cards(relation, rows[:limit], chosen), next=more, total=total)
 
     def card(self, relation: StoredRelation, head: str) -> Card:
         """The card of a head."""
@@ -98,24 +106,35 @@ class CardTable:
             ).fetchone()
         if row is None:
             raise NotFoundError(f"{head!r} is not among the relation's heads", remedy="complete the relation first")
-        return self._cards(relation, [row])[0]
+        return self._cards(relation, [row], Filter())[0]
 
-    def _cards(self, relation: StoredRelation, rows: Sequence[Row]) -> list[Card]:
+    def _cards(self, relation: StoredRelation, rows: Sequence[Row], chosen: Filter) -> list[Card]:
         suggestions: dict[str, list[Row]] = defaultdict(list)
         last: dict[str, Row] = {}
         for heads in in_parts(row["head"] for row in rows):
             last |= self.log.last(relation.id, heads)
             with self.store.reading() as connection:
                 for row in connection.execute(
-                    "SELECT s.*, j.verdict FROM suggestions s LEFT JOIN judged j "
+                    "SELECT s.*, j.verdict, j.checked FROM suggestions s LEFT JOIN judged j "
                     "ON j.relation = s.relation AND j.head = s.head AND j.tail = s.tail "
                     f"WHERE s.relation = ? AND s.head IN ({marks(len(heads))}) ORDER BY s.head, s.place",
                     (relation.id, *heads),
                 ):
                     suggestions[row["head"]].append(row)
-        return [self._card(relation, row, suggestions[row["head"]], last.get(row["head"])) for row in rows]
+        return [
+            self._card(
+                relation,
+                row,
+                chosen.to_audit(row, suggestions[row["head"]]) if chosen.audit else row,
+                suggestions[row["head"]],
+                last.get(row["head"]),
+            )
+            for row in rows
+        ]
 
-    def _card(self, relation: StoredRelation, row: Row, suggestions: Sequence[Row], last: Row | None) -> Card:
+    def _card(
+        self, relation: StoredRelation, row: Row, shown: Row, suggestions: Sequence[Row], last: Row | None
+    ) -> Card:
         def ref(name: str) -> Any:
             return self.teaching.ref(name, relation.graph)
 
@@ -125,9 +144,9 @@ class CardTable:
             type=row["type"],
             state=row["state"],
             version=row["version"],
-            tail=None if row["tail"] is None else ref(row["tail"]),
-            score=row["score"],
-            confidence=row["confidence"],
+            tail=None if shown["tail"] is None else ref(shown["tail"]),
+            score=shown["score"],
+            confidence=shown["confidence"],
             suggestions=[
                 Answer(
                     tail=ref(each["tail"]),

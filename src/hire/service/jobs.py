@@ -37,6 +37,7 @@ class Jobs:
         self._learn = threading.Event()
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._noticing = threading.Lock()
         self._to_learn: dict[str, float] = {}  # relations with new verdicts, and when the last one came
 
     def start(self) -> None:
@@ -234,18 +235,21 @@ class Jobs:
 
     def notice(self, relation: str) -> None:
         """Learn from the verdicts on a relation soon."""
-        self._to_learn[relation] = time.monotonic()
+        with self._noticing:
+            self._to_learn[relation] = time.monotonic()
         self._learn.set()
 
     def _learn_next(self) -> bool:
-        if not self._to_learn:
-            return False
-        relation, last = next(iter(self._to_learn.items()))
-        wait = last + SECONDS_BEFORE_LEARNING - time.monotonic()
+        with self._noticing:
+            if not self._to_learn:
+                return False
+            relation, last = next(iter(self._to_learn.items()))
+            wait = last + SECONDS_BEFORE_LEARNING - time.monotonic()
+            if wait <= 0:
+                del self._to_learn[relation]
         if wait > 0:
             self._stopping.wait(wait)
             return True
-        del self._to_learn[relation]
         try:
             stored = self.relations.get(relation)
         except NotFoundError:

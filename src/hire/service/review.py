@@ -59,6 +59,11 @@ class Review:
             connection.execute(
                 "DELETE FROM heads WHERE relation = ? AND pending IS NOT ? AND version = 0", (relation.id, job)
             )
+            connection.execute(
+                "DELETE FROM suggestions WHERE relation = ? "
+                "AND head NOT IN (SELECT head FROM heads WHERE relation = ?)",
+                (relation.id, relation.id),
+            )
 
     def confidence(self, relation: StoredRelation, head: str, tail: str) -> float | None:
         """The confidence of a pair as it is shown: the stored one, or else the model's."""
@@ -145,7 +150,7 @@ class Review:
         """The pairs that a batch would accept."""
         values = {"relation": relation, "threshold": threshold, "type": type_}
         with self.store.reading() as connection:
-            return connection.execute(f"SELECT s.head, s.tail, s.confidence {UNDECIDED}", values).fetchall()
+            return connection.execute(f"SELECT s.head, s.tail, s.confidence, s.place {UNDECIDED}", values).fetchall()
 
     def accept(
         self,

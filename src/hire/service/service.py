@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from hire import __version__
 from hire.inference.model import TrainedModel
 from hire.service.cards import CardTable
-from hire.service.estimate import LEVEL, estimate, in_words
+from hire.service.estimate import LEVEL, Rated, estimate, in_words
 from hire.service.events import Events
 from hire.service.examples import ExampleFinder
 from hire.service.jobs import Jobs
 from hire.service.relations import RelationTable, StoredRelation
 from hire.service.review import Review
-from hire.service.review_schemas import Estimate, GraphInfo, Relation
+from hire.service.review_schemas import Estimate, GraphInfo, Relation, State
 from hire.service.schemas import Scope
 from hire.service.store import Store
 from hire.service.teaching import Teaching
@@ -54,7 +54,7 @@ class Service:
     def info(self, relation: StoredRelation) -> Relation:
         """A relation, and how far its review has come."""
         with self.store.reading() as connection:
-            counts: dict[Any, int] = dict(
+            counts: dict[Any, int] = dict.fromkeys(get_args(State), 0) | dict(
                 connection.execute(
                     "SELECT state, count(*) FROM heads WHERE relation = ? GROUP BY state", (relation.id,)
                 ).fetchall()
@@ -106,16 +106,20 @@ class Service:
 
     def estimate(self, relation: StoredRelation, threshold: float, type_: str | None = None) -> Estimate:
         """How many facts a threshold would accept, and what share of them is correct."""
-        facts = [row["confidence"] for row in self.review.undecided(relation.id, threshold, type_)]
+        facts = [
+            Rated(row["confidence"], row["place"] == 0) for row in self.review.undecided(relation.id, threshold, type_)
+        ]
         with self.store.reading() as connection:
             rows = connection.execute(
-                "SELECT j.confidence, j.verdict = 'accept' AS correct FROM judged j "
+                "SELECT j.confidence, j.verdict = 'accept' AS correct, coalesce(s.place, 0) AS place FROM judged j "
                 "JOIN heads h ON h.relation = j.relation AND h.head = j.head "
+                "LEFT JOIN suggestions s ON s.relation = j.relation AND s.head = j.head AND s.tail = j.tail "
                 "WHERE j.relation = ? AND j.checked AND j.verdict != 'unsure' AND j.confidence >= ? "
                 "AND (? IS NULL OR h.type = ?)",
                 (relation.id, threshold, type_, type_),
             ).fetchall()
-        found = estimate(facts, [row["confidence"] for row in rows], [bool(row["correct"]) for row in rows])
+        checked = [Rated(row["confidence"], row["place"] == 0) for row in rows]
+        found = estimate(facts, checked, [bool(row["correct"]) for row in rows])
         return Estimate(
             threshold=threshold,
             facts=found.facts,

@@ -21,9 +21,10 @@ import hire
 from hire import __version__
 from hire.data.dataset import FewShotDataset
 from hire.errors import HireError
-from hire.evaluation.calibration import Calibration
+from hire.evaluation.calibration import Calibration, calibrations_in
 from hire.systems.base import FewShotSystem
 from hire.systems.registry import package_of, system_class
+from hire.training.schema import check_config
 from hire.training.settings import RunSettings
 from hire.util.checksums import checksum_of, read_record, write_record
 from hire.util.files import explain_os_errors, flush_to_disk
@@ -105,9 +106,7 @@ def read_config(run: Path) -> dict[str, Any]:
     if not path.exists():
         raise HireError("is not a run", file=run, remedy="hire train makes one")
     config = read_record(path, TRAIN_AGAIN, FORMAT)
-    missing = {"system", "settings", "teaching", "dataset"} - config.keys()
-    if missing:
-        raise HireError(f"lacks {', '.join(sorted(missing))}", file=path, remedy="train again")
+    check_config(config, path)
     return config
 
 
@@ -194,6 +193,6 @@ def read_calibration(run: Path) -> dict[int, Calibration]:
     try:
         if content["weights"] != weights_fingerprint(run):
             return {}
-        return {int(shots): Calibration.from_dict(found) for shots, found in content["shots"].items()}
+        return calibrations_in(content["shots"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise HireError(f"is not a calibration ({error})", file=path, remedy=CALIBRATE_AGAIN) from error

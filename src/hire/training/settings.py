@@ -15,7 +15,7 @@ from hire.systems.base import Recipe
 from hire.systems.registry import system_class
 from hire.util.files import explain_os_errors
 from hire.util.ranges import Count, Share
-from hire.util.settings import Settings, changed, from_plain, items, to_plain
+from hire.util.settings import Settings, changed, from_plain, items, shortened, to_plain
 
 DEFAULT = "best"
 PRESETS = ("best", "levels", "fast", "paper")
@@ -77,6 +77,8 @@ class RunSettings:
     @classmethod
     def from_plain(cls, content: Mapping[str, Any]) -> RunSettings:
         """What `to_plain` made plain."""
+        if not isinstance(content["settings"], Mapping):
+            raise HireError(f"the settings are {shortened(content['settings'])}, not a section", remedy="train again")
         return cls.of(content["system"], {**content["settings"], "teaching": content["teaching"]})
 
 
@@ -101,7 +103,7 @@ def read_settings(path: Path) -> RunSettings:
         content = tomllib.loads(text.decode())
     except UnicodeDecodeError as error:
         raise HireError("is not UTF-8", file=path, remedy="save the file with UTF-8 encoding") from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise HireError(
             f"is not valid TOML: {error}", file=path, remedy="see docs/training.md for an example"
         ) from error

@@ -22,6 +22,7 @@ from hire.errors import HireError
 BLOCK_BYTES = 16 << 20
 LARGEST_IN_MEMORY = 8 << 20  # bytes of an array that is not mapped
 OLD = ".old"  # a directory that is being replaced, beside the new one
+MAX_LINE_BYTES = 16 << 20  # a line is kept in memory until it ends, however well it is compressed
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 
 
@@ -229,6 +230,17 @@ def read_blocks(path: Path, on_read: Callable[[float], None] = lambda _done: Non
             yield block
 
 
+def check_line_length(path: Path, line: int, length: int) -> None:
+    """Raise if a line is longer than any line of names."""
+    if length > MAX_LINE_BYTES:
+        raise HireError(
+            f"the line is longer than {MAX_LINE_BYTES >> 20} MiB",
+            file=path,
+            line=line,
+            remedy="check that it is a text file with one row per line",
+        )
+
+
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file as hexadecimal digits."""
     with explain_os_errors(path), path.open("rb") as stream:
@@ -249,7 +261,9 @@ def open_array(path: Path) -> NDArray[Any]:
         mode: Literal["r"] | None = "r" if is_mapped(path) else None
         try:
             array = cast(NDArray[Any], np.load(path, mmap_mode=mode, allow_pickle=False))
-        except (ValueError, EOFError) as error:
+        except OSError:
+            raise
+        except Exception as error:  # a header is evaluated, and mangled ones fail in any way
             raise HireError(
                 f"is not a readable array ({error})", file=path, remedy="build the dataset again"
             ) from error

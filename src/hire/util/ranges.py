@@ -17,7 +17,7 @@ class Range:
     high_open: bool = False
 
     def __contains__(self, value: float) -> bool:
-        if not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):
             return False
         above = value > self.low if self.low_open else value >= self.low
         return above and (value < self.high if self.high_open else value <= self.high)

@@ -268,5 +268,5 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         return path.strip(), None
     try:
         return path.strip(), tomllib.loads(f"value = {written}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, or a number of thousands of digits
         return path.strip(), written

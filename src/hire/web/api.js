@@ -11,23 +11,27 @@ export const path = (...parts) => `v1/${parts.map(encodeURIComponent).join("/")}
 
 export function query(values) {
   const given = Object.entries(values).filter(([, value]) => value !== null && value !== undefined && value !== "");
-  const words = new URLSearchParams(given.flatMap(([name, value]) => (Array.isArray(value) ? value.map((one) => [name, one]) : [[name, value]])));
+  const words = new URLSearchParams(
+    given.flatMap(([name, value]) => (Array.isArray(value) ? value.map((one) => [name, one]) : [[name, value]])),
+  );
   return given.length ? `?${words}` : "";
 }
 
 export const get = (address, options = {}) => call(address, options);
-export const post = (address, body, key = randomId()) => call(address, { method: "POST", body, headers: { "idempotency-key": key } });
+export const post = (address, body, key = randomId()) =>
+  call(address, { method: "POST", body, headers: { "idempotency-key": key } });
 export const patch = (address, body, options = {}) => call(address, { method: "PATCH", body, ...options });
 export const remove = (address, options = {}) => call(address, { method: "DELETE", ...options });
 
-// Posts that a person may try again: until one succeeds, the same body has the same key, and is carried out once.
-export function poster() {
+// Posts that a person may try again: the same body has the same key, and is carried out once. With `again`, it can be
+// carried out anew after it has succeeded.
+export function poster({ again = false } = {}) {
   let last = null;
   return async (address, body) => {
     const text = JSON.stringify(body);
     if (last?.text !== text) last = { text, key: randomId() };
     const result = await post(address, body, last.key);
-    last = null;
+    if (again) last = null;
     return result;
   };
 }
@@ -66,21 +70,28 @@ export async function request(address, { method = "GET", body, headers = {}, sig
 async function problemOf(response) {
   const told = await response.json().catch(() => ({}));
   const message = told.detail ?? told.title ?? `The service answered ${response.status}`;
-  return Object.assign(new Problem(message, { remedy: told.remedy, status: response.status, code: told.code }), { told });
+  return Object.assign(new Problem(message, { remedy: told.remedy, status: response.status, code: told.code }), {
+    told,
+  });
 }
 
 let tokenAsked = null;
-function askForToken() { // one dialog, however many requests need it
+function askForToken() {
+  // one dialog, however many requests need it
   tokenAsked ??= new Promise((resolve) => {
     $("token-wrong").textContent = token ? "Wrong token." : "";
     $("token-dialog").showModal();
-    $("token-form").addEventListener("submit", () => {
-      token = $("token").value.trim();
-      sessionStorage.setItem("hire.token", token);
-      $("token").value = "";
-      tokenAsked = null;
-      resolve();
-    }, { once: true });
+    $("token-form").addEventListener(
+      "submit",
+      () => {
+        token = $("token").value.trim();
+        sessionStorage.setItem("hire.token", token);
+        $("token").value = "";
+        tokenAsked = null;
+        resolve();
+      },
+      { once: true },
+    );
   });
   return tokenAsked;
 }

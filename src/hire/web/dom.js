@@ -17,13 +17,15 @@ export function draw(tag, attributes = {}, ...children) {
 function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value !== undefined && value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
+    else if (value !== undefined && value !== null && value !== false)
+      element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
-export const button = (text, onclick, attributes = {}) => make("button", { type: "button", onclick, ...attributes }, text);
+export const button = (text, onclick, attributes = {}) =>
+  make("button", { type: "button", onclick, ...attributes }, text);
 
 // A label of the graph: it has a direction of its own, whatever stands beside it, and a very long one lacks its middle.
 export function label(text, attributes = {}) {
@@ -37,10 +39,35 @@ export const key = (name) => make("kbd", { "aria-hidden": "true" }, name);
 
 export const percent = (share) => `${Math.round(share * 100)}%`;
 
+// A probability: one that is nearly certain is not called certain.
+export function probability(share) {
+  if (share > 0.995 && share < 1) return ">99%";
+  return share < 0.005 && share > 0 ? "<1%" : percent(share);
+}
+
+// Short enough for a small place: of an id such as a:b:name, its last part.
+export function shortened(text, most) {
+  const part = text.split(/[:/#]/).pop();
+  const name = text.length > most && part ? part : text;
+  return name.length > most ? `${name.slice(0, most - 1)}…` : name;
+}
+
 export const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 
-export const textField = (id, name, attributes = {}, hint = null) => make("div", { class: "field" }, make("label", { for: id }, name),
-  make("input", { id, autocomplete: "off", spellcheck: "false", "aria-describedby": hint && `${id}-hint`, ...attributes }), hint && make("p", { class: "quiet", id: `${id}-hint` }, hint));
+export const textField = (id, name, attributes = {}, hint = null) =>
+  make(
+    "div",
+    { class: "field" },
+    make("label", { for: id }, name),
+    make("input", {
+      id,
+      autocomplete: "off",
+      spellcheck: "false",
+      "aria-describedby": hint && `${id}-hint`,
+      ...attributes,
+    }),
+    hint && make("p", { class: "quiet", id: `${id}-hint` }, hint),
+  );
 
 // A short announcement for screen readers; what is shown says more.
 export function say(text) {
@@ -54,6 +81,7 @@ export function debounced(work, milliseconds) {
     timer = setTimeout(() => work(...given), milliseconds);
   };
   later.cancel = () => clearTimeout(timer);
+  later.now = work;
   return later;
 }
 

@@ -11,7 +11,15 @@ let fields = 0;
 export function entityField(input, chosen) {
   const id = `matches-${++fields}`;
   const list = make("ul", { class: "listbox", role: "listbox", id, "aria-label": "Entities", hidden: true });
-  const attributes = { role: "combobox", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": id, autocomplete: "off", spellcheck: "false", dir: "auto" };
+  const attributes = {
+    role: "combobox",
+    "aria-autocomplete": "list",
+    "aria-expanded": "false",
+    "aria-controls": id,
+    autocomplete: "off",
+    spellcheck: "false",
+    dir: "auto",
+  };
   for (const [name, value] of Object.entries(attributes)) input.setAttribute(name, value);
   input.after(list);
   let matches = [];
@@ -42,7 +50,10 @@ export function entityField(input, chosen) {
     pending?.abort();
     pending = new AbortController();
     const q = input.value.trim();
-    if (!q) { close(); return; }
+    if (!q) {
+      close();
+      return;
+    }
     try {
       matches = (await get(`v1/entities${query({ q, k: MATCHES })}`, { signal: pending.signal })).matches;
     } catch (error) {
@@ -77,7 +88,14 @@ export function entityField(input, chosen) {
 }
 
 function option(match, id, onchosen) {
-  const onpointerdown = (event) => { event.preventDefault(); onchosen(); };
-  return make("li", { role: "option", id, "aria-selected": "false", onpointerdown },
-    label(match.label), match.label !== match.id && make("small", {}, match.id));
+  const onpointerdown = (event) => {
+    event.preventDefault();
+    onchosen();
+  };
+  return make(
+    "li",
+    { role: "option", id, "aria-selected": "false", onpointerdown },
+    label(match.label),
+    match.label !== match.id && make("small", {}, match.id),
+  );
 }

@@ -21,7 +21,8 @@ export async function openEntity(id) {
   dialog.replaceChildren(body, button("×", closeEntity, { class: "plain close", "aria-label": "Close" }));
   try {
     const [detail, facts] = await Promise.all([
-      get(`v1/entities/detail${query({ id })}`, { signal }), get(`v1/entities/neighbors${query({ id, limit: FACTS })}`, { signal }),
+      get(`v1/entities/detail${query({ id })}`, { signal }),
+      get(`v1/entities/neighbors${query({ id, limit: FACTS })}`, { signal }),
     ]);
     body.replaceChildren(...contents(detail, facts));
     $("entity-title").focus();
@@ -38,7 +39,12 @@ export function closeEntity() {
 
 function contents(detail, facts) {
   const list = make("ul", { class: "facts" });
-  const more = button("Show more", async () => add(await get(`v1/entities/neighbors${query({ id: detail.id, limit: 4 * FACTS, cursor: facts.next })}`)), { class: "link" });
+  const more = button(
+    "Show more",
+    async () =>
+      add(await get(`v1/entities/neighbors${query({ id: detail.id, limit: 4 * FACTS, cursor: facts.next })}`)),
+    { class: "link" },
+  );
   const add = (page) => {
     facts = page;
     list.append(...page.neighbors.map(fact));
@@ -47,17 +53,40 @@ function contents(detail, facts) {
   add(facts);
   return [
     make("h2", { id: "entity-title", tabindex: -1, dir: "auto" }, detail.label),
-    make("p", { class: "quiet mono" }, detail.id),
-    detail.types.length > 0 && make("p", { class: "types" }, detail.types.map((type) => make("span", { class: "chip" }, label(type)))),
+    detail.id !== detail.label && make("p", { class: "quiet mono" }, detail.id),
+    detail.types.length > 0 &&
+      make(
+        "p",
+        { class: "types" },
+        detail.types.map((type) => make("span", { class: "chip" }, label(type))),
+      ),
     detail.description && make("p", { dir: "auto" }, detail.description),
-    detail.link && make("p", {}, make("a", { href: detail.link, target: "_blank", rel: "noopener noreferrer" }, "Open its page", make("span", { class: "unseen" }, " in a new tab"))),
-    make("h3", {}, count(facts.total, "fact")), list, more,
+    /^https?:/.test(detail.link ?? "") &&
+      make(
+        "p",
+        {},
+        make(
+          "a",
+          { href: detail.link, target: "_blank", rel: "noopener noreferrer" },
+          "Open its page",
+          make("span", { class: "unseen" }, " in a new tab"),
+        ),
+      ),
+    make("h3", {}, count(facts.total, "fact")),
+    list,
+    more,
   ].filter(Boolean);
 }
 
 function fact({ relation, direction, entity }) {
   const other = button(label(entity.label), () => openEntity(entity.id), { class: "entity" });
-  return make("li", {}, make("span", { class: "step" }, direction === "out" ? [label(relation), " →"] : ["← ", label(relation)]), " ", other);
+  return make(
+    "li",
+    {},
+    make("span", { class: "step" }, direction === "out" ? [label(relation), " →"] : ["← ", label(relation)]),
+    " ",
+    other,
+  );
 }
 
 document.addEventListener("keydown", (event) => {

@@ -2,10 +2,14 @@
 
 import { button, label, make } from "./dom.js";
 
-const MAX_FOR = 3, MAX_AGAINST = 1;
+const MAX_FOR = 3,
+  MAX_AGAINST = 1;
 
 export function mainReasons({ reasons }) {
-  return [...reasons.filter((reason) => reason.for).slice(0, MAX_FOR), ...reasons.filter((reason) => !reason.for).slice(0, MAX_AGAINST)];
+  return [
+    ...reasons.filter((reason) => reason.for).slice(0, MAX_FOR),
+    ...reasons.filter((reason) => !reason.for).slice(0, MAX_AGAINST),
+  ];
 }
 
 export const roleOf = (reason) => (!reason.for ? "against" : reason.support ? "for" : "unsupported");
@@ -17,12 +21,33 @@ const MEANINGS = { for: "For", unsupported: "For, though no reference has it", a
 export function reasonList(explanation, open) {
   const shown = mainReasons(explanation);
   if (!shown.length) return make("p", { class: "quiet" }, "Nothing in the graph speaks for it or against it.");
-  return make("ol", { class: "reasons" }, shown.map((reason) => {
-    const role = roleOf(reason);
-    return make("li", { class: role },
-      make("span", { class: "sign", role: "img", "aria-label": MEANINGS[role], title: `${MEANINGS[role]}; weight ${reason.weight.toFixed(2)}` }, SIGNS[role]),
-      make("div", { class: "path" }, steps(reason, explanation, open), make("span", { class: "quiet" }, ` · ${wordsOf(reason)}`)));
-  }));
+  return make(
+    "ol",
+    { class: "reasons" },
+    shown.map((reason) => {
+      const role = roleOf(reason);
+      return make(
+        "li",
+        { class: role },
+        make(
+          "span",
+          {
+            class: "sign",
+            role: "img",
+            "aria-label": MEANINGS[role],
+            title: `${MEANINGS[role]}; weight ${reason.weight.toFixed(2)}`,
+          },
+          SIGNS[role],
+        ),
+        make(
+          "div",
+          { class: "path" },
+          steps(reason, explanation, open),
+          make("span", { class: "quiet" }, ` · ${wordsOf(reason)}`),
+        ),
+      );
+    }),
+  );
 }
 
 function wordsOf(reason) {
@@ -31,7 +56,8 @@ function wordsOf(reason) {
 }
 
 function steps(reason, { tail }, open) {
-  const [entities, kinds] = reason.kind === "path" ? [reason.paths[0], reason.edge_types] : [[tail, reason.entity], [reason.relation]];
+  const [entities, kinds] =
+    reason.kind === "path" ? [reason.paths[0], reason.edge_types] : [[tail, reason.entity], [reason.relation]];
   return entities.flatMap((entity, place) => [
     place > 0 && make("span", { class: "step" }, " ", label(kinds[place - 1]), " → "),
     // Not a tab stop: the same entities are in the graph, which is one.
@@ -43,7 +69,8 @@ function steps(reason, { tail }, open) {
 export function pathsOf(explanation) {
   return mainReasons(explanation).map((reason) => {
     const role = roleOf(reason);
-    if (reason.kind === "path") return { entities: reason.paths[0].map(({ id }) => id), kinds: reason.edge_types, role };
+    if (reason.kind === "path")
+      return { entities: reason.paths[0].map(({ id }) => id), kinds: reason.edge_types, role };
     return { entities: [explanation.tail.id, reason.entity.id], kinds: [reason.relation], role };
   });
 }
@@ -51,7 +78,8 @@ export function pathsOf(explanation) {
 export function namesOf(explanation) {
   const names = new Map([explanation.head, explanation.tail].map(({ id, label: name }) => [id, name]));
   for (const reason of explanation.reasons) {
-    for (const { id, label: name } of reason.kind === "path" ? reason.paths.flat() : [reason.entity]) names.set(id, name);
+    for (const { id, label: name } of reason.kind === "path" ? reason.paths.flat() : [reason.entity])
+      names.set(id, name);
   }
   return names;
 }

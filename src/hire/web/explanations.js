@@ -5,13 +5,19 @@ import { get, path, query } from "./api.js";
 const MOST = 5; // reasons of each kind
 const MAX_KEPT = 200;
 
+const keyOf = (head, tail) => `${head.id}\n${tail.id}`;
+
 export class Explanations {
   constructor(relation, signal) {
     Object.assign(this, { relation, signal, found: new Map() });
   }
 
+  has(head, tail) {
+    return this.found.has(keyOf(head, tail));
+  }
+
   async of(head, tail) {
-    const key = `${head.id}\n${tail.id}`;
+    const key = keyOf(head, tail);
     if (!this.found.has(key)) {
       const address = `${path("relations", this.relation, "explanation")}${query({ head: head.id, tail: tail.id, most: MOST })}`;
       const asked = get(address, { signal: this.signal });

@@ -2,7 +2,7 @@
 
 import { get, path, post, query } from "./api.js";
 import { VERDICTS } from "./card.js";
-import { button, count, debounced, label, make, percent, say } from "./dom.js";
+import { button, count, debounced, label, make, probability, say } from "./dom.js";
 import { exportPanel } from "./export.js";
 import { setKeys } from "./keys.js";
 import { listen } from "./live.js";
@@ -28,12 +28,33 @@ export async function showHistory(root, { relation: id }, signal) {
   const batches = make("ul", { class: "batches" });
   const total = make("p", { class: "quiet", role: "status" });
   const more = button("Show more", () => load(), { hidden: true });
-  const verdict = make("select", { "aria-label": "Verdicts", onchange: () => reload() }, make("option", { value: "" }, "All verdicts"),
-    Object.entries(VERDICTS).map(([value, name]) => make("option", { value }, name)));
+  const verdict = make(
+    "select",
+    { "aria-label": "Verdicts", onchange: () => reload() },
+    make("option", { value: "" }, "All verdicts"),
+    Object.entries(VERDICTS).map(([value, name]) => make("option", { value }, name)),
+  );
   const tools = make("div", { class: "tools" }, make("h2", {}, "History"), verdict, total);
-  const table = make("table", { class: "log" }, make("caption", { class: "unseen" }, "Verdicts, newest first"),
-    make("thead", {}, make("tr", {}, ["When", "Who", "Pair", "Verdict", "Confidence", ""].map((name) => make("th", { scope: "col" }, name || make("span", { class: "unseen" }, "Undo"))))), body);
-  root.replaceChildren(make("div", { class: "two" }, make("section", { class: "panel" }, tools, batches, table, more), exports.element));
+  const table = make(
+    "table",
+    { class: "log" },
+    make("caption", { class: "unseen" }, "Verdicts, newest first"),
+    make(
+      "thead",
+      {},
+      make(
+        "tr",
+        {},
+        ["When", "Who", "Pair", "Verdict", "Confidence", ""].map((name) =>
+          make("th", { scope: "col" }, name || make("span", { class: "unseen" }, "Undo")),
+        ),
+      ),
+    ),
+    body,
+  );
+  root.replaceChildren(
+    make("div", { class: "two history" }, make("section", { class: "panel" }, tools, batches, table, more), exports.element),
+  );
 
   let cursor = null;
   let asked = 0;
@@ -41,7 +62,10 @@ export async function showHistory(root, { relation: id }, signal) {
   async function load(anew = false) {
     const question = ++asked;
     try {
-      const page = await get(`${path("relations", id, "history")}${query({ verdict: verdict.value, limit: ENTRIES, cursor })}`, { signal });
+      const page = await get(
+        `${path("relations", id, "history")}${query({ verdict: verdict.value, limit: ENTRIES, cursor })}`,
+        { signal },
+      );
       if (question !== asked) return;
       const rows = page.entries.map((entry) => rowOf(id, entry));
       if (anew) body.replaceChildren(...rows);
@@ -66,27 +90,67 @@ export async function showHistory(root, { relation: id }, signal) {
   }
 
   const changed = debounced(() => reload().catch(() => {}), 300);
-  const end = listen((name, data) => { if (name === "reset" || (data.relation === id && name !== "job")) changed(); });
-  signal.addEventListener("abort", () => { end(); changed.cancel(); });
+  const end = listen((name, data) => {
+    if (name === "reset" || (data.relation === id && name !== "job")) changed();
+  });
+  signal.addEventListener("abort", () => {
+    end();
+    changed.cancel();
+  });
   await reload();
 }
 
 function rowOf(id, entry) {
   const { head, tail, verdict, by, at, confidence, model, undone_by: undone, batch } = entry;
   const pair = make("td", {}, label(head.label), tail && [" → ", label(tail.label)]);
-  const undo = undone === null && verdict !== "undo" && button("Undo", () => outbox.undoEntry(id, entry), { class: "link", "aria-label": `Undo ${head.label}, ${tail?.label ?? "no tail"}` });
-  return make("tr", { class: undone === null ? null : "undone" },
-    make("td", {}, time(at)), make("td", {}, label(by)), pair,
-    make("td", {}, make("span", { class: `state ${verdict}` }, VERDICTS[verdict]), batch && make("span", { class: "quiet" }, " in bulk")),
-    make("td", { class: "number", title: model }, confidence === null ? "" : percent(confidence)), make("td", {}, undo));
+  const undo =
+    undone === null &&
+    verdict !== "undo" &&
+    button("Undo", () => outbox.undoEntry(id, entry), {
+      class: "link",
+      "aria-label": `Undo ${head.label}, ${tail?.label ?? "no tail"}`,
+    });
+  return make(
+    "tr",
+    { class: undone === null ? null : "undone" },
+    make("td", {}, time(at)),
+    make("td", {}, label(by)),
+    pair,
+    make(
+      "td",
+      {},
+      make("span", { class: `state ${verdict}` }, VERDICTS[verdict]),
+      batch && make("span", { class: "quiet" }, " in bulk"),
+    ),
+    make("td", { class: "number", title: model }, confidence === null ? "" : probability(confidence)),
+    make("td", {}, undo),
+  );
 }
 
 function batchLine(batch, list, reload) {
-  const words = [`${count(batch.entries, "fact")} ${KINDS[batch.kind]} by `, label(batch.by), ", ", time(batch.at), batch.kind === "accept" && `, ${batch.threshold} or higher`];
-  const revert = !batch.reverted && batch.kind !== "revert" && button("Revert", beside(list, async () => {
-    await post(path("batches", batch.id, "revert"), origin());
-    say(`${count(batch.entries, "fact")} reverted`);
-    await reload();
-  }), { class: "link revert" });
-  return make("li", { class: batch.reverted ? "undone" : null }, make("span", {}, words, batch.reverted && ", reverted"), revert);
+  const words = [
+    `${count(batch.entries, "fact")} ${KINDS[batch.kind]} by `,
+    label(batch.by),
+    ", ",
+    time(batch.at),
+    batch.kind === "accept" && `, ${batch.threshold} or higher`,
+  ];
+  const revert =
+    !batch.reverted &&
+    batch.kind !== "revert" &&
+    button(
+      "Revert",
+      beside(list, async () => {
+        await post(path("batches", batch.id, "revert"), origin());
+        say(`${count(batch.entries, "fact")} reverted`);
+        await reload();
+      }),
+      { class: "link revert" },
+    );
+  return make(
+    "li",
+    { class: batch.reverted ? "undone" : null },
+    make("span", {}, words, batch.reverted && ", reverted"),
+    revert,
+  );
 }

@@ -6,7 +6,8 @@ const HOTTEST = 30; // how far a node moves in the first step
 
 // Moves all nodes but fixed ones (Fruchterman and Reingold); a node is {x, y, fixed}, an edge has `from` and `to`.
 export function arrange(nodes, edges, width, height, margin) {
-  const ideal = 0.62 * Math.sqrt(((width / FLAT) * height) / nodes.length);
+  const roomy = Math.max(0.6, 1.05 - 0.03 * nodes.length);
+  const ideal = roomy * Math.sqrt(((width / FLAT) * height) / nodes.length);
   const places = new Map(nodes.map((node, place) => [node, place]));
   for (let step = 0; step < STEPS; step += 1) {
     const moves = nodes.map(() => [0, 0]);
@@ -15,7 +16,8 @@ export function arrange(nodes, edges, width, height, margin) {
         pull(nodes[one], nodes[other], moves[one], moves[other], (distance) => (-ideal * ideal) / distance);
       }
     }
-    for (const { from, to } of edges) pull(from, to, moves[places.get(from)], moves[places.get(to)], (distance) => (distance * distance) / ideal);
+    for (const { from, to } of edges)
+      pull(from, to, moves[places.get(from)], moves[places.get(to)], (distance) => (distance * distance) / ideal);
     const heat = HOTTEST * (1 - step / STEPS);
     nodes.forEach((node, place) => {
       if (node.fixed) return;

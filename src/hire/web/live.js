@@ -3,7 +3,8 @@
 
 import { request } from "./api.js";
 
-const FIRST_PAUSE = 250, LONGEST_PAUSE = 4000; // milliseconds before connecting again
+const FIRST_PAUSE = 250,
+  LONGEST_PAUSE = 4000; // milliseconds before connecting again
 const channel = new BroadcastChannel("hire.events");
 const listeners = new Set();
 let lastId = null;
@@ -30,7 +31,9 @@ async function stayConnected() {
   let pause = FIRST_PAUSE;
   for (;;) {
     try {
-      await read(() => { pause = FIRST_PAUSE; });
+      await read(() => {
+        pause = FIRST_PAUSE;
+      });
     } catch {
       pause = Math.min(2 * pause, LONGEST_PAUSE);
     }

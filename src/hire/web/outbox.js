@@ -6,8 +6,10 @@
 import { path, post } from "./api.js";
 import { origin, randomId } from "./session.js";
 
-const FIRST_PAUSE = 300, LONGEST_PAUSE = 4000; // milliseconds before trying again
-const WAITING = "hire.unsaved", GIVEN = "hire.given";
+const FIRST_PAUSE = 300,
+  LONGEST_PAUSE = 4000; // milliseconds before trying again
+const WAITING = "hire.unsaved",
+  GIVEN = "hire.given";
 
 let queue = restored(WAITING); // not saved yet
 const given = restored(GIVEN).map((item) => queue.find(({ key }) => key === item.key) ?? item); // what undo can take back
@@ -24,9 +26,18 @@ function restored(name) {
 }
 
 function changed(item = null) {
-  sessionStorage.setItem(WAITING, JSON.stringify(queue));
-  sessionStorage.setItem(GIVEN, JSON.stringify(given.map(({ key, relation, head, tail, entry }) => ({ key, relation, head, tail, entry }))));
+  const plain = given.map(({ key, relation, head, tail, entry }) => ({ key, relation, head, tail, entry }));
+  keep(WAITING, queue);
+  keep(GIVEN, plain);
   for (const listener of [...listeners]) listener(item);
+}
+
+function keep(name, items) {
+  try {
+    sessionStorage.setItem(name, JSON.stringify(items));
+  } catch {
+    // The browser's storage is full: verdicts are saved all the same, only a reload would forget what undo takes back.
+  }
 }
 
 export const unsaved = () => queue.length;
@@ -39,7 +50,18 @@ export function onChange(listener) {
 
 // verdict: {head, tail, verdict, version}, entities as {id, label}; `tail` is null if there is none.
 export function judge(relation, { head, tail, verdict, version }, force = false) {
-  const item = { key: randomId(), relation, head, tail, verdict, version, force, ...origin(), state: "saving", entry: null };
+  const item = {
+    key: randomId(),
+    relation,
+    head,
+    tail,
+    verdict,
+    version,
+    force,
+    ...origin(),
+    state: "saving",
+    entry: null,
+  };
   given.push(item);
   return enqueue(item);
 }
@@ -51,14 +73,34 @@ export function undo(relation) {
   const place = given.findLastIndex((item) => item.relation === relation);
   if (place < 0) return null;
   const [taken] = given.splice(place, 1);
-  return enqueue({ key: randomId(), relation, undoes: taken.key, entry: taken.entry, head: taken.head, tail: taken.tail, verdict: "undo", ...origin(), state: "saving" });
+  return enqueue({
+    key: randomId(),
+    relation,
+    undoes: taken.key,
+    entry: taken.entry,
+    head: taken.head,
+    tail: taken.tail,
+    verdict: "undo",
+    ...origin(),
+    state: "saving",
+  });
 }
 
 // Takes any entry of the history back.
 export function undoEntry(relation, { entry, head, tail }) {
   const place = given.findIndex((item) => item.entry === entry);
   if (place >= 0) given.splice(place, 1);
-  return enqueue({ key: randomId(), relation, undoes: null, entry, head, tail, verdict: "undo", ...origin(), state: "saving" });
+  return enqueue({
+    key: randomId(),
+    relation,
+    undoes: null,
+    entry,
+    head,
+    tail,
+    verdict: "undo",
+    ...origin(),
+    state: "saving",
+  });
 }
 
 function enqueue(item) {
@@ -85,7 +127,10 @@ export async function send() {
         await new Promise((done) => setTimeout(done, pause));
         pause = Math.min(2 * pause, LONGEST_PAUSE);
       } else {
-        settle(item, problem.told?.conflict ? "conflict" : "failed", { problem, conflict: problem.told?.conflict ?? null });
+        settle(item, problem.told?.conflict ? "conflict" : "failed", {
+          problem,
+          conflict: problem.told?.conflict ?? null,
+        });
       }
     }
   }

@@ -19,7 +19,14 @@ import { showStart } from "./start.js";
 import { showTable } from "./table.js";
 import { showTeach } from "./teach.js";
 
-const SHOW = { start: showStart, teach: showTeach, review: showReview, table: showTable, history: showHistory, references: showReferences };
+const SHOW = {
+  start: showStart,
+  teach: showTeach,
+  review: showReview,
+  table: showTable,
+  history: showHistory,
+  references: showReferences,
+};
 let leaving = null;
 let offline = false;
 
@@ -41,7 +48,14 @@ async function show() {
   } catch (error) {
     if (isAbort(error) || signal.aborted) return;
     if (!(error instanceof Problem)) console.error(error);
-    root.replaceChildren(make("div", { class: "panel narrow", role: "alert" }, make("p", {}, problemText(error)), make("a", { class: "button", href: "#/" }, "To the start")));
+    root.replaceChildren(
+      make(
+        "div",
+        { class: "panel narrow", role: "alert" },
+        make("p", {}, problemText(error)),
+        make("a", { class: "button", href: "#/" }, "To the start"),
+      ),
+    );
   }
 }
 
@@ -50,7 +64,8 @@ function showSaving() {
   const line = $("saving");
   line.className = waiting ? (outbox.trouble ? "trouble" : "busy") : offline ? "trouble" : "done";
   if (!waiting) line.textContent = offline ? "Not connected" : "All saved";
-  else if (outbox.trouble) line.textContent = `${count(waiting, "verdict")} not saved yet: ${problemText(outbox.trouble)} Trying again.`;
+  else if (outbox.trouble)
+    line.textContent = `${count(waiting, "verdict")} not saved yet: ${problemText(outbox.trouble)} Trying again.`;
   else line.textContent = `Saving ${waiting}…`;
 }
 
@@ -60,7 +75,10 @@ function startWho() {
     $("who-name").value = who() === "anonymous" ? "" : who();
     $("who-dialog").showModal();
   });
-  $("who-form").addEventListener("submit", () => { setWho($("who-name").value); paint(); });
+  $("who-form").addEventListener("submit", () => {
+    setWho($("who-name").value);
+    paint();
+  });
   paint();
 }
 
@@ -74,10 +92,15 @@ function setTitle() {
   document.title = [current()?.name, $("graph").textContent, "HiRe"].filter(Boolean).join(" · ");
 }
 
-$("skip").addEventListener("click", (event) => { event.preventDefault(); $("main").focus(); });
+$("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  $("main").focus();
+});
 $("token-dialog").addEventListener("cancel", (event) => event.preventDefault());
 window.addEventListener("hashchange", show);
-window.addEventListener("beforeunload", (event) => { if (outbox.unsaved()) event.preventDefault(); });
+window.addEventListener("beforeunload", (event) => {
+  if (outbox.unsaved()) event.preventDefault();
+});
 outbox.onChange(showSaving);
 listen((name) => {
   if (name !== "offline" && name !== "online") return;

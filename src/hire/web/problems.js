@@ -31,15 +31,17 @@ export function showProblem(element, error) {
 }
 
 // A listener that does its work and shows what goes wrong after an element; it reports whether the work was done.
-export const beside = (element, work) => async (...given) => {
-  clearProblem(element);
-  try {
-    await work(...given);
-    return true;
-  } catch (error) {
-    if (isAbort(error)) return false;
-    if (!(error instanceof Problem)) console.error(error);
-    showProblem(element, error);
-    return false;
-  }
-};
+export const beside =
+  (element, work) =>
+  async (...given) => {
+    clearProblem(element);
+    try {
+      await work(...given);
+      return true;
+    } catch (error) {
+      if (isAbort(error)) return false;
+      if (!(error instanceof Problem)) console.error(error);
+      showProblem(element, error);
+      return false;
+    }
+  };

@@ -19,39 +19,78 @@ export const startBar = () => onRelation(paint);
 function paint(relation) {
   const bar = $("relation-bar");
   bar.hidden = relation === null;
-  if (relation === null) { bar.replaceChildren(); return; }
+  if (relation === null) {
+    bar.replaceChildren();
+    return;
+  }
   const focused = bar.contains(document.activeElement) ? document.activeElement.id : null;
   bar.replaceChildren(title(relation), tabs(relation), jobLine(relation));
   if (focused) $(focused)?.focus();
 }
 
 function title(relation) {
-  const { open = 0 } = relation.counts;
-  const words = relation.deleted ? "deleted by someone else" : relation.heads ? `${count(relation.facts, "fact")} accepted, ${count(open, "head")} to review` : count(relation.references.length, "reference");
-  return make("div", { class: "relation-title" }, make("h1", {}, label(relation.name)),
-    make("p", { class: "quiet" }, words, relation.learning && make("span", { class: "learning" }, "learning from verdicts")));
+  const learning = relation.learning && make("span", { class: "learning" }, "learning from verdicts");
+  const words = make("p", { class: "quiet" }, summary(relation), learning);
+  return make("div", { class: "relation-title" }, make("h1", {}, label(relation.name)), words);
+}
+
+function summary({ deleted, heads, facts, counts: { open = 0 }, references }) {
+  if (deleted) return "deleted by someone else";
+  if (!heads) return count(references.length, "reference");
+  return `${count(facts, "fact")} accepted, ${count(open, "head")} to review`;
 }
 
 function tabs(relation) {
-  return make("nav", { class: "tabs", "aria-label": "Views" }, Object.entries(VIEWS).map(([view, name]) => make(
-    "a", { id: `tab-${view}`, href: address(view, relation.id), "aria-current": view === shownView ? "page" : null }, name)));
+  return make(
+    "nav",
+    { class: "tabs", "aria-label": "Views" },
+    Object.entries(VIEWS).map(([view, name]) =>
+      make(
+        "a",
+        { id: `tab-${view}`, href: address(view, relation.id), "aria-current": view === shownView ? "page" : null },
+        name,
+      ),
+    ),
+  );
 }
 
 function jobLine(relation) {
   const { job } = relation;
   if (!job || job.state === "done") return "";
   const share = job.heads ? job.done / job.heads : 0;
-  const line = make("div", { class: `job ${job.state}` }, make("progress", { value: share, max: 1, "aria-label": "Heads completed" }), make("p", {}, wordsOf(job, share)));
-  if (job.state === "running" || job.state === "queued") line.append(button("Cancel", beside(line, () => change("cancel")), { id: "job-cancel" }));
-  else line.append(button("Resume", beside(line, () => change("resume")), { id: "job-resume" }));
+  const line = make(
+    "div",
+    { class: `job ${job.state}` },
+    make("progress", { value: share, max: 1, "aria-label": "Heads completed" }),
+    make("p", {}, wordsOf(job, share)),
+  );
+  if (job.state === "running" || job.state === "queued")
+    line.append(
+      button(
+        "Cancel",
+        beside(line, () => change("cancel")),
+        { id: "job-cancel" },
+      ),
+    );
+  else
+    line.append(
+      button(
+        "Resume",
+        beside(line, () => change("resume")),
+        { id: "job-resume" },
+      ),
+    );
   return line;
 }
 
 function wordsOf(job, share) {
   const done = `${job.done.toLocaleString("en")} of ${count(job.heads, "head")}`;
   if (job.state === "queued") return "Waiting to start";
-  if (job.state === "running") return `Completing: ${done}, ${percent(share)}${job.seconds_left === null ? "" : `, ${duration(job.seconds_left)} left`}`;
-  return job.state === "cancelled" ? `Cancelled after ${done}` : `Stopped after ${done}: ${job.problem ?? "unknown reason"}`;
+  if (job.state === "running")
+    return `Completing: ${done}, ${percent(share)}${job.seconds_left === null ? "" : `, ${duration(job.seconds_left)} left`}`;
+  return job.state === "cancelled"
+    ? `Cancelled after ${done}`
+    : `Stopped after ${done}: ${job.problem ?? "unknown reason"}`;
 }
 
 async function change(what) {

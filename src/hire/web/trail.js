@@ -9,11 +9,26 @@ const MAX_TAILS = 10;
 const pairKey = (head, tail) => `${head.id}\n${tail?.id ?? ""}`;
 
 // A place on the trail: a card, the tail that is shown with it, and the verdict that was given there.
-const placeOf = (card) => ({ card, tail: card.tail ?? card.suggestions[0]?.tail ?? null, item: null, notice: null, key: pairKey(card.head, card.tail) });
+const newPlace = (card) => ({
+  card,
+  tail: card.tail ?? card.suggestions[0]?.tail ?? null,
+  item: null,
+  notice: null,
+  key: pairKey(card.head, card.tail),
+});
 
 export class Trail {
   constructor(relation, filters, signal) {
-    Object.assign(this, { relation, filters, signal, places: [], position: 0, total: 0, pending: null, exhausted: false });
+    Object.assign(this, {
+      relation,
+      filters,
+      signal,
+      places: [],
+      position: 0,
+      total: 0,
+      pending: null,
+      exhausted: false,
+    });
   }
 
   get here() {
@@ -30,7 +45,7 @@ export class Trail {
     const old = this.places.findIndex(({ key, item }) => item === null && key === pairKey(card.head, card.tail));
     if (old >= 0) this.places.splice(old, 1);
     if (old >= 0 && old < this.position) this.position -= 1;
-    this.places.splice(this.position, 0, placeOf(card));
+    this.places.splice(this.position, 0, newPlace(card));
   }
 
   // The card of any head; one that is not in the queue, or not completed yet, is answered now.
@@ -41,13 +56,26 @@ export class Trail {
       throw error;
     });
     if (stored?.suggestions.length) return stored;
-    const { head: found, answers } = await get(`${address}/answers${query({ head, k: MAX_TAILS })}`, { signal: this.signal });
-    return { type: null, state: "open", version: null, known: [], ...stored, head: found, tail: answers[0]?.tail ?? null, suggestions: answers };
+    const { head: found, answers } = await get(`${address}/answers${query({ head, k: MAX_TAILS })}`, {
+      signal: this.signal,
+    });
+    return {
+      type: null,
+      state: "open",
+      version: null,
+      known: [],
+      ...stored,
+      head: found,
+      tail: answers[0]?.tail ?? null,
+      suggestions: answers,
+    };
   }
 
   // Adds cards at the end; one request at a time.
   more() {
-    this.pending ??= this.#append().finally(() => { this.pending = null; });
+    this.pending ??= this.#append().finally(() => {
+      this.pending = null;
+    });
     return this.pending;
   }
 
@@ -57,7 +85,8 @@ export class Trail {
 
   async #append() {
     let cursor = null;
-    do { // from the start, as judged cards are no longer there; those that were skipped are passed over
+    do {
+      // from the start, as judged cards are no longer there; those that were skipped are passed over
       const page = await this.#page(cursor);
       this.places.push(...this.#unseen(page.cards));
       cursor = page.next;
@@ -66,14 +95,17 @@ export class Trail {
   }
 
   async #page(cursor) {
-    const page = await get(`${path("relations", this.relation, "cards")}${query({ ...this.filters, limit: BLOCK, cursor })}`, { signal: this.signal });
+    const page = await get(
+      `${path("relations", this.relation, "cards")}${query({ ...this.filters, limit: BLOCK, cursor })}`,
+      { signal: this.signal },
+    );
     this.total = page.total;
     return page;
   }
 
   #unseen(cards) {
     const seen = new Set(this.places.map(({ key }) => key));
-    return cards.filter((card) => card.tail !== null && !seen.has(pairKey(card.head, card.tail))).map(placeOf);
+    return cards.filter((card) => card.tail !== null && !seen.has(pairKey(card.head, card.tail))).map(newPlace);
   }
 
   // Asks for the next cards anew, as they may have changed; the current one stays, and none is missing meanwhile.
@@ -90,8 +122,14 @@ export class Trail {
     return this.places.findIndex(({ card, item }) => item === null && card.state === "open");
   }
 
-  step(by) {
-    this.position = Math.max(0, Math.min(this.places.length, this.position + by));
+  goTo(position) {
+    this.position = Math.max(0, Math.min(this.places.length, position));
+  }
+
+  // Where a verdict was given, or, once it is undone, where it can be given again.
+  placeOf({ key, verdict, head }) {
+    const undone = ({ card, item }) => verdict === "undo" && item === null && card.head.id === head.id;
+    return this.places.find((place) => place.item?.key === key || undone(place)) ?? null;
   }
 
   // Goes to where a verdict was given; null if it was not given on this trail.

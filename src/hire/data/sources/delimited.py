@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from hire.data.sources.columns import Columns, TripleTable
 from hire.errors import HireError, Problem
 from hire.progress import track
-from hire.util.files import compression_of, read_blocks
+from hire.util.files import check_line_length, compression_of, read_blocks
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+MAX_BLANK_LINES = 10_000_000  # a kilobyte of compressed line feeds is a million of them
 NEWLINE = ord("\n")
 FORBIDDEN = {"\t": "a tab", "\n": "a line break", "\r": "a carriage return", "\0": "a NUL character"}
 
@@ -95,6 +96,7 @@ class _Reader:
     notes: list[Problem] = field(default_factory=list)
     lines: list[NDArray[np.int64]] = field(default_factory=list)
     blank_lines: int = 0
+    _blank_run: int = 0  # lines of blocks that are nothing else
     header: bool = False  # whether the first row is a header
     width: int = 0  # columns of the table
     chosen: list[int] = field(default_factory=list)  # the columns to keep, in order
@@ -136,9 +138,22 @@ class _Reader:
                     whole, rest = (rest + whole + newline, tail) if newline else (b"", rest + block)
                 else:
                     whole, rest = rest + b"\n" if rest else b"", b""
+                lines = whole.count(b"\n")
+                check_line_length(self.path, first_line + lines, len(rest))
                 if whole:
+                    self._check_blank_lines(whole, lines)
                     yield self._cleaned(whole, first_line)
-                    first_line += whole.count(b"\n")
+                    first_line += lines
+
+    def _check_blank_lines(self, block: bytes, lines: int) -> None:
+        """Blank lines are skipped, but nobody writes millions of them on purpose."""
+        if lines < len(block):
+            return
+        self._blank_run += lines
+        if self._blank_run > MAX_BLANK_LINES:
+            raise HireError(
+                f"has more than {MAX_BLANK_LINES:,} blank lines", file=self.path, remedy="check that it is a table"
+            )
 
     def _cleaned(self, block: bytes, first_line: int) -> bytes:
         if first_line == 1 and block.startswith(BYTE_ORDER_MARK):
@@ -171,6 +186,9 @@ class _Reader:
 
     def _read_head(self, block: bytes) -> int:
         """Detect width, header and columns from the first row; returns the number of lines to skip."""
+        if not block.strip(b"\n"):
+            self.blank_lines += len(block)
+            return len(block)
         text = block.decode()
         rows = self._csv_rows([text]) if self.layout.delimiter != "\t" else _tab_rows(text)
         for line, row in rows:
@@ -313,4 +331,6 @@ def _tab_rows(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _without_lines(block: bytes, count: int) -> bytes:
+    if count == len(block):  # nothing but line feeds
+        return b""
     return block.split(b"\n", count)[count] if count else block

@@ -35,6 +35,10 @@ PARSERS = {
 TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
 MAX_OPEN_QUOTES = 1000
+MAX_DEPTH = 1_000  # of XML elements within one another: the parser's time grows with its square
+BYTES_AT_ONCE = 1 << 13  # that the parser is given: so coarsely is the depth counted
+# What ends the runs of text that a parser keeps in memory, by format; in the others, it bounds them itself.
+ENDS = {"ntriples": b"\n", "nquads": b"\n", "rdfxml": b"<"}
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 ROWS_PER_BATCH = 1 << 12  # few enough that their names stay in the processor's cache: some 10% faster
 
@@ -48,9 +52,12 @@ def read_rdf(path: Path, format: str, source_number: int = 0, *, language: str =
         total = None if files.compression_of(path) else path.stat().st_size
     table = TripleTable(str(path))
     with progress.track(f"Reading {path.name}", total, bytes_=True) as advance:
-        text = _Text(path, files.read_blocks(path, advance), xml=format == "rdfxml")
+        text = _Text(path, files.read_blocks(path, advance), format)
         try:
             collect(_quads(text, parser_format), table, language, blank_prefix=f"_:b{source_number}.")
+        except MemoryError as error:  # how the parser says that its buffer is full
+            message = f"a text is longer than {files.MAX_LINE_BYTES >> 20} MiB"
+            raise HireError(message, file=path, remedy="check that this is an RDF file") from error
         except SyntaxError as error:
             raise HireError(
                 f"is not valid {parser_format.name}: {collapse(error.msg.removeprefix('Parser error at '))}",
@@ -136,12 +143,16 @@ def collapse(text: str) -> str:
 class _Text:
     """The file that the parser reads, guarded against input that crashes the parser or that it fails to reject."""
 
-    def __init__(self, path: Path, blocks: Iterator[bytes], xml: bool) -> None:
+    def __init__(self, path: Path, blocks: Iterator[bytes], format: str) -> None:
         self.path = path
+        self._end = ENDS.get(format)
+        self._run = self._depth = 0  # bytes since the last end, and elements that are open
+        xml = format == "rdfxml"
         self.open_quotes = 0
         self._blocks = blocks
         self._block = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
         self._position = 0
+        self._check_blank()
         # The parser accepts a truncated RDF/XML document, and reports no line numbers.
         self._xml = expat.ParserCreate("utf-8") if xml and self._block else None
         self._check_xml()
@@ -149,8 +160,9 @@ class _Text:
     def read(self, size: int) -> bytes:
         if self._position >= len(self._block):
             self._block, self._position = next(self._blocks, b""), 0
+            self._check_blank()
             self._check_xml()
-        start, self._position = self._position, self._position + size
+        start, self._position = self._position, self._position + min(size, BYTES_AT_ONCE)
         # Quoted triples nested ten thousand levels deep overflow the stack of the parser.
         self.open_quotes += self._block.count(b"<<(", max(0, start - 2), self._position)
         if self.open_quotes > MAX_OPEN_QUOTES:
@@ -159,7 +171,31 @@ class _Text:
                 file=self.path,
                 remedy="remove these statements from the file",
             )
-        return self._block[start : self._position]
+        part = self._block[start : self._position]
+        self._check_run(part)
+        return part
+
+    def _check_blank(self) -> None:
+        """Raise if a whole block is blank: a parser takes its time for each character, however well it compresses."""
+        if len(self._block) == files.BLOCK_BYTES and self._block.isspace():
+            message = f"has more than {files.BLOCK_BYTES >> 20} MiB of blank lines"
+            raise HireError(message, file=self.path, remedy="check that this is an RDF file")
+
+    def _check_run(self, part: bytes) -> None:
+        if self._end is None:
+            return
+        last = part.rfind(self._end)
+        self._run = self._run + len(part) if last < 0 else len(part) - last
+        if self._run > files.MAX_LINE_BYTES:
+            what = "a text" if self._xml is not None else "a line"
+            message = f"{what} is longer than {files.MAX_LINE_BYTES >> 20} MiB"
+            raise HireError(message, file=self.path, remedy="check that this is an RDF file")
+        if self._xml is not None:
+            opened = part.count(b"<") - part.count(b"<!") - part.count(b"<?")
+            self._depth = max(0, self._depth + opened - 2 * part.count(b"</") - part.count(b"/>"))
+            if self._depth > MAX_DEPTH:
+                message = f"elements are nested more than {MAX_DEPTH:,} levels deep"
+                raise HireError(message, file=self.path, remedy="write the file with fewer elements in one another")
 
     def _check_xml(self) -> None:
         if self._xml is None:

@@ -8,11 +8,18 @@ from itertools import chain
 from pathlib import Path
 
 from hire.data.sources.columns import Columns, TripleTable
-from hire.data.sources.delimited import TableFormat, read_judged_pairs, read_pairs, read_references, read_triples
+from hire.data.sources.delimited import (
+    MAX_BLANK_LINES,
+    TableFormat,
+    read_judged_pairs,
+    read_pairs,
+    read_references,
+    read_triples,
+)
 from hire.data.sources.rdf import FORMATS as RDF_SUFFIXES
 from hire.data.sources.rdf import read_rdf
 from hire.errors import HireError, Problem
-from hire.util.files import compression_of, read_blocks
+from hire.util.files import check_line_length, compression_of, read_blocks
 
 TABLE_DELIMITERS = {"tsv": "\t", "csv": ","}
 FORMATS = (*TABLE_DELIMITERS, *dict.fromkeys(RDF_SUFFIXES.values()))
@@ -87,6 +94,9 @@ def read_lines(path: Path, shown: Path | None = None) -> Iterator[tuple[int, str
     rest, before = b"", 0
     for block in chain(read_blocks(path), [b"\n"]):
         *lines, rest = (rest + block).split(b"\n")
+        check_line_length(path, before + len(lines) + 1, len(rest))
+        if not any(lines) and len(lines) > MAX_BLANK_LINES:
+            raise HireError(f"has more than {MAX_BLANK_LINES:,} blank lines", file=path, remedy="remove them")
         for number, line in enumerate(lines, before + 1):
             try:
                 text = line.removesuffix(b"\r").decode().removeprefix("\ufeff" if number == 1 else "")

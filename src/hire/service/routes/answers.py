@@ -162,7 +162,7 @@ async def predictions(relation: str, request: PredictRequest, call: TheCall) -> 
         return stored, [model.dataset.graph.entities[each] for each in ids.tolist()]
 
     stored, names = await call.run(check)
-    return StreamingResponse(_lines(service, stored, names, request), media_type=NDJSON)
+    return StreamingResponse(call.streamed(_lines(service, stored, names, request)), media_type=NDJSON)
 
 
 def _lines(service: Service, relation: StoredRelation, names: list[str], request: PredictRequest) -> Iterator[str]:

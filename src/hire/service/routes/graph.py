@@ -40,7 +40,7 @@ Cursor = Annotated[str | None, Query(max_length=2_000, description="`next` of th
 @router.get("/graph", operation_id="getGraph")
 async def graph_info(call: TheCall) -> GraphInfo:
     """What is being served, and the relations that were taught last."""
-    return await call.run(call.service.about)
+    return await call.read(call.service.about)
 
 
 @router.get("/examples", operation_id="listExamples")

@@ -56,7 +56,7 @@ async def history(
         entries = [entry_of(service.teaching, stored, row) for row in rows[:limit]]
         return Entries(entries=entries, next=more, total=total)
 
-    return await call.run(read)
+    return await call.read(read)
 
 
 @router.get(
@@ -80,7 +80,7 @@ async def export(
         found = Export(service.store, service.relations.get(relation), prefix, batch)
         return "".join(found.parts(form, limit)), found.file_name(form)
 
-    text, name = await call.run(write)
+    text, name = await call.read(write)
     return Response(
         text.encode("utf-8", "backslashreplace"),
         media_type=f"{KINDS[form].media_type}; charset=utf-8",
@@ -110,7 +110,7 @@ async def preview(
             problem=problem,
         )
 
-    return await call.run(read)
+    return await call.read(read)
 
 
 @router.post("/relations/{relation}/push", operation_id="pushFacts", status_code=201, response_model=Pushed)

@@ -44,13 +44,13 @@ async def page(
         more = encoded([found[limit - 1]["number"]]) if len(found) > limit else None
         return Jobs(jobs=[job_of(job) for job in found[:limit]], next=more)
 
-    return await call.run(read)
+    return await call.read(read)
 
 
 @router.get("/jobs/{job}", operation_id="getJob")
 async def one(job: str, call: TheCall) -> Job:
     """One job, with its progress and the time left."""
-    return await call.run(lambda: job_of(call.service.jobs.get(job)))
+    return await call.read(lambda: job_of(call.service.jobs.get(job)))
 
 
 @router.post("/jobs/{job}/cancel", operation_id="cancelJob", response_model=Job)

@@ -97,13 +97,13 @@ async def relations(call: TheCall, limit: Annotated[int, Query(ge=1, le=200)] = 
         infos = (call.service.info(relation).model_dump_json(by_alias=True) for relation, _ in found[:limit])
         return f'{{"relations":[{",".join(infos)}],"next":{json.dumps(more)}}}'.encode()
 
-    return Response(await call.run(read), media_type="application/json")
+    return Response(await call.read(read), media_type="application/json")
 
 
 @router.get("/relations/{relation}", operation_id="getRelation")
 async def relation_info(relation: str, call: TheCall, response: Response) -> Relation:
     """One taught relation."""
-    found = await call.run(lambda: call.service.info(call.service.relations.get(relation)))
+    found = await call.read(lambda: call.service.info(call.service.relations.get(relation)))
     response.headers.update(etag(found))
     return found
 
@@ -142,7 +142,7 @@ async def change(relation: str, request: RelationChange, call: TheCall, if_match
 @router.delete("/relations/{relation}", operation_id="deleteRelation", status_code=204)
 async def delete(relation: str, call: TheCall, if_match: IfMatch = None) -> None:
     """Delete a relation and its suggestions; the log of its verdicts stays in the state file."""
-    await call.run(call.service.relations.delete, relation, version_in(if_match))
+    await call.read(call.service.relations.delete, relation, version_in(if_match))
 
 
 @router.post("/relations/{relation}/references", operation_id="addReferences", response_model=Relation)
@@ -186,7 +186,7 @@ async def scope(relation: str, call: TheCall) -> HeadCount:
         heads = call.service.teaching.heads_of_scope(found.scope, found.references, found.graph, found.name)
         return HeadCount(heads=len(heads))
 
-    return await call.run(count)
+    return await call.read(count)
 
 
 @router.post("/scope/count", operation_id="countHeadsOfScope")
@@ -201,4 +201,4 @@ async def count_scope(request: ScopeRequest, call: TheCall) -> HeadCount:
         stored = scope_in(service, request.scope, request.graph)
         return HeadCount(heads=len(service.teaching.heads_of_scope(stored, pairs, request.graph)))
 
-    return await call.run(count)
+    return await call.read(count)

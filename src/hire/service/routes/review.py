@@ -68,7 +68,7 @@ async def cards(
 ) -> Cards:
     """Heads with their suggestions, as a queue of cards or as a table."""
     service = call.service
-    return await call.run(lambda: service.cards.page(service.relations.get(relation), shown, order, limit, cursor))
+    return await call.read(lambda: service.cards.page(service.relations.get(relation), shown, order, limit, cursor))
 
 
 @router.get("/relations/{relation}/cards/one", operation_id="getCard")
@@ -79,14 +79,14 @@ async def card(relation: str, head: NameQuery, call: TheCall) -> Card:
         stored = call.service.relations.get(relation)
         return call.service.cards.card(stored, call.service.teaching.resolved(head, stored.graph))
 
-    return await call.run(read)
+    return await call.read(read)
 
 
 @router.get("/relations/{relation}/facets", operation_id="countFacets")
 async def facets(relation: str, call: TheCall, shown: Chosen) -> Facets:
     """How many heads there are by type, confidence and state; each count ignores the filter by itself."""
     service = call.service
-    return await call.run(lambda: service.cards.facets(service.relations.get(relation), shown))
+    return await call.read(lambda: service.cards.facets(service.relations.get(relation), shown))
 
 
 def _judged(service: Service, relation: StoredRelation, number: int) -> Judged:
@@ -144,7 +144,7 @@ async def estimate(
 ) -> Estimate:
     """How many facts a threshold would accept, and what share of them is correct, from the cards that were checked."""
     service = call.service
-    return await call.run(lambda: service.estimate(service.relations.get(relation), threshold, type))
+    return await call.read(lambda: service.estimate(service.relations.get(relation), threshold, type))
 
 
 @router.post("/relations/{relation}/batches", operation_id="acceptBatch", status_code=201, response_model=Batch)
@@ -172,7 +172,7 @@ async def batches(
     relation: str, call: TheCall, limit: Annotated[int, Query(ge=1, le=200)] = 50, cursor: Cursor = None
 ) -> Batches:
     """The batches of a relation, newest first."""
-    return await call.run(_batches, call, relation, limit, number_in(cursor))
+    return await call.read(_batches, call, relation, limit, number_in(cursor))
 
 
 def _batches(call: Call, relation: str, limit: int, before: int | None) -> Batches:
@@ -184,7 +184,7 @@ def _batches(call: Call, relation: str, limit: int, before: int | None) -> Batch
 @router.get("/batches/{batch}", operation_id="getBatch")
 async def one_batch(batch: str, call: TheCall) -> Batch:
     """One batch; its entries are in the history."""
-    return await call.run(lambda: batch_of(call.service.review.batch(batch)))
+    return await call.read(lambda: batch_of(call.service.review.batch(batch)))
 
 
 @router.post("/batches/{batch}/revert", operation_id="revertBatch", status_code=201, response_model=Batch)
