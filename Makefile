@@ -16,6 +16,10 @@ demo: $(READY)
 test: $(READY) check browser
 	@$(BIN)/pytest
 
+# The fault tests in full, at most 30 minutes: docs/reliability.md. HIRE_TORTURE_SEED chooses another sample.
+torture: $(READY)
+	@HIRE_TORTURE=1 timeout 30m $(BIN)/pytest tests/faults --durations=10 -s
+
 # Lint, format, types, and who may import whom.
 check: $(READY)
 	@$(BIN)/ruff check .
@@ -35,10 +39,6 @@ format: $(READY)
 docs: $(DOCS_READY)
 	@$(BIN)/python tools/architecture.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-
-# Everything that breaks on purpose: all fuzz cases, and a short soak of the service; `make test` runs a part of it.
-torture: $(READY)
-	@HIRE_TORTURE=1 $(BIN)/pytest tests/faults -s
 
 # Clients that teach, predict, explain and judge at once: make soak MODEL=data/nell-one CLIENTS=64 MINUTES=10
 MODEL ?= umls-one

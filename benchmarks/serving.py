@@ -29,7 +29,7 @@ import numpy as np
 
 from hire.data.open import open_dataset
 from hire.training.run import CONFIG, run_config, save_system
-from hire.util.tensors import write_json
+from hire.util.checksums import write_record
 
 CLIENTS = 16
 REQUESTS = 1_600  # of all clients, of each kind
@@ -51,7 +51,7 @@ def untrained_run(dataset: str, run: Path) -> None:
     of_path = settings.settings
     system = PathModel(PathNetwork(of_path.model), EvidenceGraph.of(opened, of_path.evidence))
     save_system(run, system, of_path)
-    write_json(run / CONFIG, run_config(opened, dataset, settings))
+    write_record(run / CONFIG, run_config(opened, dataset, settings))
 
 
 class Client:
@@ -136,8 +136,8 @@ def serve_and_measure(run: Path, state: Path) -> None:
             client = Client(port)
             client.ask("/health")
             print(f"up after {time.perf_counter() - start:.2f} s, {cpu_seconds(process.pid):.2f} s of processor time")
-            about, examples = client.ask("/api/about"), client.ask("/api/examples")
-            print(f"{about['dataset']}, {about['entities']:,} entities, {CLIENTS} clients")
+            about, examples = client.ask("/v1/graph"), client.ask("/v1/examples")["examples"]
+            print(f"{about['name']}, {about['entities']:,} entities, {CLIENTS} clients")
             requests = kinds_of_requests(client, examples, heads_of(run))
             for pause in (0.0, PAUSE):
                 print(f"with {pause:g} s between an answer and the next question")
@@ -165,11 +165,11 @@ def kinds_of_requests(client: Client, examples: list[Any], of_relations: dict[st
     generator = random.Random(0)
     taught = []
     for example in examples[:MOST_RELATIONS]:
-        pairs = [{"head": pair["head"], "tail": pair["tail"]} for pair in example["references"]]
-        relation = client.ask("/api/relations", {"name": example["name"], "references": pairs[:SHOTS]})
+        pairs = [{side: pair[side]["id"] for side in ("head", "tail")} for pair in example["references"]]
+        relation = client.ask("/v1/relations", {"name": example["name"], "references": pairs[:SHOTS]})
         heads = of_relations[example["name"]]
-        address = f"/api/relations/{quote(relation['id'])}"
-        tail = client.ask(f"{address}/answers?{urlencode({'head': heads[0], 'k': 1})}")["answers"][0]["tail"]
+        address = f"/v1/relations/{quote(relation['id'])}"
+        tail = client.ask(f"{address}/answers?{urlencode({'head': heads[0], 'k': 1})}")["answers"][0]["tail"]["id"]
         taught.append((address, heads, tail))
     found: dict[str, list[str]] = {"predict": [], "explain": [], "search": []}
     for _ in range(REQUESTS):
@@ -178,7 +178,7 @@ def kinds_of_requests(client: Client, examples: list[Any], of_relations: dict[st
         found["predict"].append(f"{address}/answers?{urlencode({'head': head, 'k': 10})}")
         found["explain"].append(f"{address}/explanation?{urlencode({'head': head, 'tail': tail})}")
         name = head.split(":")[-1]
-        found["search"].append(f"/api/entities?{urlencode({'q': name[: generator.randint(2, 8)]})}")
+        found["search"].append(f"/v1/entities?{urlencode({'q': name[: generator.randint(2, 8)]})}")
     return found
 
 

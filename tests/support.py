@@ -22,6 +22,7 @@ from hire.systems.hire.model import Hire
 from hire.systems.hire.network import HireNetwork
 from hire.systems.hire.settings import HireModelSettings
 from hire.training.settings import RunSettings, preset
+from hire.util.files import partial_beside
 
 SMALL: dict[str, Any] = {  # as far as a system has such settings
     "model.dimension": 8,
@@ -100,3 +101,14 @@ def request(address: str, body: Any = None) -> Any:
     asked = urllib.request.Request(address, data, {"content-type": "application/json"})
     with urllib.request.urlopen(asked, timeout=SECONDS) as answer:
         return json.load(answer)
+
+
+def ended_process() -> int:
+    """The id of a process that is no more."""
+    return int(subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout)
+
+
+def leftover_of(process: int, target: Path) -> Path:
+    """The name under which a process would have written a target."""
+    own = partial_beside(target)
+    return own.with_name(own.name.replace(f"-{os.getpid()}-", f"-{process}-"))

@@ -46,8 +46,9 @@ from hire.systems.path.pretrained import ABOUT, WEIGHTS
 from hire.systems.path.settings import PathSettings
 from hire.training.loop import STATE, Stage, train
 from hire.training.run import commit
+from hire.util.checksums import read_record, write_record
 from hire.util.settings import from_plain, to_plain
-from hire.util.tensors import load_tensors, save_tensors, write_json
+from hire.util.tensors import load_tensors, save_tensors
 
 SHARES = {"nell-one": 0.4, "fb15k237-one": 0.3, "umls-one": 0.15, "kinships": 0.1, "nations": 0.05}
 DENSE: dict[str, dict[str, Any]] = {  # graphs with so many walks that a step has fewer queries
@@ -175,14 +176,14 @@ def main() -> None:
         settings = PathSettings()
         training = replace(settings.training, start="random", steps=options.steps, seed=options.seed)
         make(replace(settings, training=training), datasets, left_out, options.output)
-    content = json.loads((options.output / ABOUT).read_text("utf-8"))
+    content = read_record(options.output / ABOUT, "make it anew")
     settings, tensors = from_plain(PathSettings, content["settings"]), load_tensors(options.output / WEIGHTS)
     measured = {
         name: metrics_of(PathModel.restore(dataset, settings, tensors), dataset, options.split)
         for name, dataset in measured_graphs.items()
     }
     content[f"{options.split}, {'unseen' if left_out else 'seen'}"] = measured
-    write_json(options.output / ABOUT, content)
+    write_record(options.output / ABOUT, content)
     print(json.dumps(measured, indent=1))
 
 
@@ -207,7 +208,7 @@ def make(
         "calibration": fitted,
         "calibration_error": errors,
     }
-    write_json(output / ABOUT, content)
+    write_record(output / ABOUT, content)
     (output / STATE).unlink(missing_ok=True)
 
 

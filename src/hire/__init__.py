@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "open": "hire.inference.open:open_model",
+    "Client": "hire.client.model",
     "load": "hire.inference.model",
     "fit": "hire.inference.fit",
     "TrainedModel": "hire.inference.model",
@@ -27,6 +28,7 @@ _HOMES = {
     "HireError": "hire.errors",
 }
 __all__ = [
+    "Client",
     "ContextSampler",
     "EpisodeSampler",
     "FewShotDataset",
@@ -44,6 +46,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from hire.client.model import Client
     from hire.data.dataset import FewShotDataset, Task
     from hire.data.graph import KnowledgeGraph
     from hire.data.open import open_dataset

@@ -21,6 +21,7 @@ from hire.errors import HireError
 from hire.training import loop
 from hire.training.loop import STATE
 from hire.training.run import CONFIG, MODEL
+from hire.util.checksums import write_record
 from hire.util.tensors import load_tensors
 from tests.support import small_settings
 
@@ -166,10 +167,10 @@ def test_the_time_of_a_run_that_was_killed_counts(bench: Bench, umls: FewShotDat
     limited.carry_out([job])
     place = bench.folder / RUNS / job.name
     started = (place / RUN / STATE).stat().st_mtime - 40  # as if it had been killed then, without a word
-    (place / TRAINING).write_text(json.dumps({"seconds": 25.0, "started": started}))
+    write_record(place / TRAINING, {"seconds": 25.0, "started": started})
     (outcome,) = Bench(bench.folder, "umls-one", umls, budget=1).carry_out([job])
     assert outcome.training.seconds == pytest.approx(65, abs=1) and len(trained) == 1
-    (place / TRAINING).write_text(json.dumps({"seconds": 5.0, "started": time.time() + 1e6}))  # a clock put back
+    write_record(place / TRAINING, {"seconds": 5.0, "started": time.time() + 1e6})  # a clock put back
     (outcome,) = Bench(bench.folder, "umls-one", umls, budget=1).carry_out([job])
     assert outcome.training.finished and outcome.training.seconds < 60
 

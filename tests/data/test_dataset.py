@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,8 @@ def test_equal_candidate_sets_are_stored_once() -> None:
     assert sets.offsets().tolist() == [0, 2, 3, 3]
 
 
-def test_saved_and_mapped_is_the_same(umls: FewShotDataset, tmp_path: Path) -> None:
+def test_saved_and_mapped_is_the_same(umls: FewShotDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hire.util.files.LARGEST_IN_MEMORY", 0)
     umls.save(tmp_path / "umls")
     again = FewShotDataset.open(tmp_path / "umls")
     assert (
@@ -101,6 +103,36 @@ def test_a_truncated_array(umls: FewShotDataset, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(HireError, match=r"neighbors\.npy: is missing or has the wrong size"):
         FewShotDataset.open(tmp_path / "umls")
+
+
+def test_a_flipped_bit_in_any_file_is_told(umls: FewShotDataset, tmp_path: Path) -> None:
+    umls.save(tmp_path / "umls")
+    for path in sorted((tmp_path / "umls").rglob("*.npy")):
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with pytest.raises(HireError, match=f"{path.name}: is damaged") as caught:
+            FewShotDataset.open(tmp_path / "umls")
+        assert caught.value.problems[0].remedy == "build the dataset again"
+        path.write_bytes(whole)
+    assert FewShotDataset.open(tmp_path / "umls").name == "umls-one"
+
+
+def test_a_mapped_file_that_changes_is_told_and_one_in_memory_does_not_matter(
+    umls: FewShotDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    umls.save(tmp_path / "umls")
+    in_memory = FewShotDataset.open(tmp_path / "umls")
+    monkeypatch.setattr("hire.util.files.LARGEST_IN_MEMORY", 0)
+    mapped = FewShotDataset.open(tmp_path / "umls")
+    extended = mapped.extended(["new"], np.zeros((1, 3), np.int32))
+    for dataset in (in_memory, mapped, extended):
+        dataset.mapped.check()
+    os.truncate(tmp_path / "umls" / "facts.npy", 0)
+    in_memory.mapped.check()
+    assert np.array_equal(in_memory.facts.keys, umls.facts.keys)
+    for dataset in (mapped, extended):
+        with pytest.raises(HireError, match=r"facts\.npy: a file of the dataset was changed or removed"):
+            dataset.mapped.check()
 
 
 def test_splits(umls: FewShotDataset) -> None:

@@ -44,7 +44,8 @@ def test_names_of_relations_and_their_inverses() -> None:
     assert [graph.relation_name(r) for r in (1, 4)] == ["r1", "r1_inv"]
 
 
-def test_saved_and_mapped_is_the_same(tmp_path: Path) -> None:
+def test_saved_and_mapped_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hire.util.files.LARGEST_IN_MEMORY", 0)
     graph = graph_of([(0, 1, 2), (2, 0, 2), (5, 2, 0)])
     graph.labels = StringTable.of(["zero", "", "", "", "", "five"])
     graph.types = Types.of(Vocabulary.of(["t", "u"], "type"), np.array([0, 0, 5, 0]), np.array([1, 0, 1, 1]), ENTITIES)

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from hire.data.dataset import FewShotDataset
-from hire.data.open import open_dataset
+from hire.data.open import open_dataset, open_graph
 from hire.errors import HireError
+from hire.util.files import OLD
 from tests.conftest import write_layout
+from tests.support import ended_process, leftover_of
 
 
 @pytest.fixture
@@ -43,14 +45,14 @@ def test_something_else_is_an_error_that_helps(tmp_path: Path, monkeypatch: pyte
     assert "umls-one" in str(caught.value.problems[0].remedy)
 
 
-def test_a_published_layout_is_read_once_and_mapped_afterwards(tmp_path: Path, cache: Path) -> None:
+def test_a_published_layout_is_read_once_and_opened_afterwards(tmp_path: Path, cache: Path) -> None:
     directory = write_layout(tmp_path / "tiny")
     first = open_dataset(directory)
     (ready,) = cache.iterdir()
     stamp = (ready / "dataset.json").stat().st_mtime_ns
     second = open_dataset(directory)
     assert (ready / "dataset.json").stat().st_mtime_ns == stamp
-    assert isinstance(second.graph.triples, np.memmap) and np.array_equal(first.facts.keys, second.facts.keys)
+    assert np.array_equal(first.facts.keys, second.facts.keys)
 
 
 def test_a_changed_layout_is_read_again(tmp_path: Path, cache: Path) -> None:
@@ -58,6 +60,32 @@ def test_a_changed_layout_is_read_again(tmp_path: Path, cache: Path) -> None:
     open_dataset(directory)
     (directory / "path_graph").write_text("a\tlinks\tb\n")
     assert len(open_dataset(directory).graph.triples) == 1
+
+
+def test_a_layout_of_the_same_size_and_time_but_other_bytes_is_read_again(tmp_path: Path, cache: Path) -> None:
+    directory = write_layout(tmp_path / "tiny")
+    path = directory / "path_graph"
+    before, times = open_dataset(directory), path.stat()
+    path.write_text(path.read_text().replace("c\tlikes\ta", "c\tlikes\tb"))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert not np.array_equal(open_dataset(directory).graph.triples, before.graph.triples)
+
+
+def test_a_raw_graph_of_the_same_size_and_time_but_other_bytes_is_read_again(tmp_path: Path, cache: Path) -> None:
+    path = tmp_path / "graph.tsv"
+    path.write_text("a\tlinks\tb\nb\tlinks\tc\n")
+    before, times = open_graph(path), path.stat()
+    path.write_text("a\tlinks\tb\nb\tlinks\td\n")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert "c" in before.graph.entities and "d" in open_graph(path).graph.entities
+
+
+def test_a_dataset_caught_while_it_was_replaced_is_found_again(tmp_path: Path, umls: FewShotDataset) -> None:
+    umls.save(tmp_path / "made")
+    leftover = leftover_of(ended_process(), tmp_path / "made")
+    (leftover / "made").mkdir(parents=True)
+    (tmp_path / "made").rename(leftover / OLD)
+    assert open_dataset(tmp_path / "made").name == umls.name and not leftover.exists()
 
 
 def test_a_damaged_cache_is_made_anew(tmp_path: Path, cache: Path) -> None:

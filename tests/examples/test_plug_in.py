@@ -172,13 +172,13 @@ def test_it_keeps_the_contract(installed: dict[str, str], tmp_path: Path) -> Non
 def test_it_is_served(installed: dict[str, str], trained_run: Path, model: TrainedModel) -> None:
     references = [("cell_component", "cell"), ("tissue", "animal")]
     with serving(trained_run, environment=installed) as (process, address):
-        assert NAME in request(f"{address}/api/about")["model"]
+        assert NAME in request(f"{address}/v1/graph")["model"]
         pairs = [{"head": head, "tail": tail} for head, tail in references]
-        taught = request(f"{address}/api/relations", {"name": "part", "references": pairs})
-        answers = request(f"{address}/api/relations/{taught['id']}/answers?head=embryonic_structure&k=3")["answers"]
+        taught = request(f"{address}/v1/relations", {"name": "part", "references": pairs})
+        answers = request(f"{address}/v1/relations/{taught['id']}/answers?head=embryonic_structure&k=3")["answers"]
         process.send_signal(signal.SIGTERM)
         assert process.wait(SECONDS) == 0
     expected = model.teach(references, "part").predict("embryonic_structure", 3)
-    assert [answer["tail"] for answer in answers] == [answer.tail for answer in expected]
+    assert [answer["tail"]["id"] for answer in answers] == [answer.tail for answer in expected]
     confidences = [answer.confidence for answer in expected]
     assert [answer["confidence"] for answer in answers] == pytest.approx(confidences, abs=1e-4)

@@ -33,26 +33,26 @@ class Client:
     def teach(self, name: str, pairs: list[tuple[str, str]]) -> str:
         """Teach a relation: its id."""
         references = [{"head": head, "tail": tail} for head, tail in pairs]
-        found: str = self.call("/api/relations", {"name": name, "references": references})["id"]
+        found: str = self.call("/v1/relations", {"name": name, "references": references})["id"]
         return found
 
     def relations(self) -> Any:
         """All relations."""
-        return self.call("/api/relations")
+        return self.call("/v1/relations")
 
     def answers(self, relation: str, head: str, k: int = 10) -> list[dict[str, Any]]:
         """The predicted tails of a head."""
-        found: list[dict[str, Any]] = self.call(f"/api/relations/{relation}/answers", head=head, k=k)["answers"]
+        found: list[dict[str, Any]] = self.call(f"/v1/relations/{relation}/answers", head=head, k=k)["answers"]
         return found
 
     def explain(self, relation: str, head: str, tail: str) -> dict[str, Any]:
         """Why a tail is predicted."""
-        found: dict[str, Any] = self.call(f"/api/relations/{relation}/explanation", head=head, tail=tail)
+        found: dict[str, Any] = self.call(f"/v1/relations/{relation}/explanation", head=head, tail=tail)
         return found
 
     def judge(self, relation: str, head: str, tail: str, verdict: str) -> Any:
         """Accept or reject a pair."""
-        return self.call(f"/api/relations/{relation}/verdicts", {"head": head, "tail": tail, "verdict": verdict})
+        return self.call(f"/v1/relations/{relation}/verdicts", {"head": head, "tail": tail, "verdict": verdict})
 
     def delete(self, relation: str) -> None:
         """Delete a relation."""
@@ -62,7 +62,7 @@ class Client:
 
     def search(self, text: str, k: int = 10) -> Any:
         """Entities that match a text."""
-        return self.call("/api/entities", q=text, k=k)
+        return self.call("/v1/entities", q=text, k=k)
 
     def connected(self) -> socket.socket:
         """A plain connection."""
@@ -92,7 +92,7 @@ def answer_on(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
 def is_error(status: int, body: bytes) -> bool:
     """Whether a body is the documented error."""
     found = json.loads(body)
-    return status >= 400 and {"error", "remedy"} <= found.keys()
+    return status >= 400 and {"code", "detail", "remedy"} <= found.keys()
 
 
 def refusal(error: HTTPError) -> bool:

@@ -11,9 +11,9 @@ from pathlib import Path
 from hire.inference.model import TrainedModel
 from hire.service.app import create_app
 from hire.service.middleware import Limits
-from hire.service.relations import RelationService
 from hire.service.server import make_server
-from hire.service.store import RelationStore
+from hire.service.service import Service
+from hire.service.store import Store
 from tests.faults.client import Client
 
 
@@ -35,9 +35,11 @@ def running(app: object, limits: Limits) -> Iterator[Client]:
 @contextmanager
 def running_service(model: TrainedModel, state: Path, limits: Limits) -> Iterator[Client]:
     """The service of a model."""
-    store = RelationStore(state)
+    store = Store(state)
+    service = Service(model, store)
     try:
-        with running(create_app(RelationService(model, store), limits=limits), limits) as client:
+        with running(create_app(service, limits=limits), limits) as client:
             yield client
     finally:
+        service.stop()
         store.close()

@@ -19,13 +19,16 @@ from tests.support import random_model
 CASES = 8_000 if TORTURE else 150
 PAIRS = [("virus", "organism"), ("bacterium", "organism"), ("fungus", "organism")]
 TEACH = {"name": "kind", "references": [{"head": head, "tail": tail} for head, tail in PAIRS]}
-VERDICT = {"head": "cell", "tail": "tissue", "verdict": "accepted"}
+VERDICT = {"head": "cell", "tail": "tissue", "verdict": "accept"}
 QUERIES = (
-    *("/health", "/metrics", "/docs", "/openapi.json", "/page.js", "/api/about", "/api/examples", "/api/relations"),
-    *("/api/entities?q=cell&k=5", "/api/relations/{id}", "/api/relations/{id}/answers?head=cell&k=5&threshold=0.1"),
+    *("/health", "/metrics", "/docs", "/openapi.json", "/page.js", "/v1/graph", "/v1/examples", "/v1/relations"),
+    *("/v1/entities?q=cell&k=5", "/v1/relations/{id}", "/v1/relations/{id}/answers?head=cell&k=5"),
     *(
-        "/api/relations/{id}/explanation?head=cell&tail=tissue",
-        "/api/relations/{id}/facts?format=ntriples&prefix=urn:x:",
+        "/v1/relations/{id}/explanation?head=cell&tail=tissue",
+        "/v1/relations/{id}/export?format=ntriples&prefix=urn:x:",
+        "/v1/relations/{id}/cards?order=useful&limit=5",
+        "/v1/relations/{id}/estimate?threshold=0.9",
+        "/v1/relations/{id}/history?limit=5",
     ),
 )
 
@@ -41,8 +44,8 @@ def request_of(random: Random, relation: str) -> bytes:
     """A request, right or slightly wrong in its target, body or bytes."""
     target, body, method = random.choice(QUERIES).replace("{id}", relation).encode(), b"", b"GET"
     if random.random() < 0.4:
-        judged = f"/api/relations/{relation}/verdicts".encode()
-        what, target = random.choice(((TEACH, b"/api/relations"), (VERDICT, judged)))
+        judged = f"/v1/relations/{relation}/verdicts".encode()
+        what, target = random.choice(((TEACH, b"/v1/relations"), (VERDICT, judged)))
         body, method = json.dumps(mutated_json(what, random)).encode(), b"POST"
     if random.random() < 0.5:
         target = mutated(target, random).replace(b" ", b"%20").replace(b"\n", b"%0A") or b"/"

@@ -17,9 +17,10 @@ import pytest
 from hire.data.dataset import FewShotDataset
 from hire.inference.model import TrainedModel
 from hire.service.middleware import Limits
-from hire.service.relations import RelationService
+from hire.service.relations import Draft
 from hire.service.server import SparingFilter, connection_cap
-from hire.service.store import RelationStore
+from hire.service.service import Service
+from hire.service.store import Store
 from tests.faults.client import Client, answer_on, is_error
 from tests.faults.running import running, running_service
 from tests.support import random_model, serving
@@ -135,7 +136,7 @@ def test_what_is_no_http_gets_the_documented_error(client: Client, message: byte
 
 
 def test_a_body_that_ends_being_http_breaks_nothing(client: Client) -> None:
-    begun = b"POST /api/relations HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{\r\n"
+    begun = b"POST /v1/relations HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{\r\n"
     status, _, body = client.said(begun + b"zz\r\n")
     assert status == 400 and is_error(status, body)
     assert client.health()
@@ -183,11 +184,13 @@ def test_a_client_that_reads_nothing_is_let_go(client: Client) -> None:
 
 def test_listing_many_relations_holds_up_nobody(model: TrainedModel, tmp_path: Path) -> None:
     state = tmp_path / "relations.sqlite"
-    store = RelationStore(state)
+    store = Store(state)
+    service = Service(model, store)
     names = list(model.dataset.graph.entities)
     pairs = [(names[i % len(names)], names[i // len(names)]) for i in range(1_000)]
     for number in range(300):
-        store.add(f"relation {number}", pairs)
+        service.relations.add(Draft(f"relation {number}", pairs))
+    service.stop()
     store.close()
     done, waits = threading.Event(), []
     with serving("umls-one", "--state", str(state)) as (_, address):
@@ -201,19 +204,20 @@ def test_listing_many_relations_holds_up_nobody(model: TrainedModel, tmp_path: P
 
         thread = threading.Thread(target=ask)
         thread.start()
-        with urlopen(f"{address}/api/relations") as answer:
+        with urlopen(f"{address}/v1/relations?limit=200") as answer:
             text = answer.read()  # parsed when nobody waits for this process any more
         done.set()
         thread.join()
-    found = json.loads(text)
-    assert len(found) == 300 and len(found[-1]["references"]) == 1_000
+    found = json.loads(text)["relations"]
+    assert len(found) == 200 and len(found[-1]["references"]) == 1_000
     assert max(waits) < 1.0
 
 
 def test_distinct_searches_take_bounded_memory(model: TrainedModel, tmp_path: Path) -> None:
-    store = RelationStore(tmp_path / "relations.sqlite")
-    service = RelationService(model, store)
+    store = Store(tmp_path / "relations.sqlite")
+    service = Service(model, store)
     for number in range(20_000):
-        service.search(f"a{number}" + "x" * 400, 10)
+        service.teaching.search(f"a{number}" + "x" * 400, 10)
+    service.stop()
     store.close()
-    assert service.search.bytes <= 32 << 20
+    assert service.teaching.search.bytes <= 32 << 20

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from pathlib import Path
 
 import pyoxigraph
 import pytest
 
 from hire.errors import HireError
-from hire.inference.bulk import Heads, Output, Question, answers_for, teach_from, write_answers, writer
+from hire.inference.answers import Answer
+from hire.inference.bulk import Heads, Question, answers_for, teach_from, write_answers, writer
 from hire.inference.model import load
-from hire.inference.relation import Answer, TaughtRelation
+from hire.inference.output import Output, complete_for
+from hire.inference.relation import TaughtRelation
 
 NAMES = ["plant", "virus", "cell", "tissue", "organism"] * 60
 
@@ -35,7 +39,7 @@ def test_what_was_interrupted_becomes_the_same(
     lines = writer(form, relation, question)
     whole, target = tmp_path / "whole", tmp_path / "target"
     assert write_answers(relation, heads, question, lines, whole, {"k": 3}) == len(NAMES)
-    monkeypatch.setattr("hire.inference.bulk.SECONDS_BETWEEN_RECORDS", 0.05)
+    monkeypatch.setattr("hire.inference.output.SECONDS_BETWEEN_RECORDS", 0.05)
     written = 0
 
     def failing(head: str, answers: list[Answer]) -> str:
@@ -85,6 +89,83 @@ def test_damaged_progress_is_told(relation: TaughtRelation, heads: Heads, tmp_pa
     Path(f"{target}.progress").write_text(content)
     with pytest.raises(HireError, match=r"damaged|shorter"):
         write_answers(relation, heads, Question(), writer("tsv", relation, Question()), target, {}, resume=True)
+
+
+def test_a_flipped_bit_in_what_was_written_before_is_told(
+    relation: TaughtRelation, heads: Heads, tmp_path: Path
+) -> None:
+    target = tmp_path / "out.tsv"
+    lines = writer("tsv", relation, Question())
+
+    def stopping(head: str, answers: list[Answer]) -> str:
+        if head == "cell":
+            raise ZeroDivisionError
+        return lines.lines(head, answers)
+
+    stopped = lines._replace(lines=stopping)
+    with pytest.raises(ZeroDivisionError):
+        write_answers(relation, heads, Question(), stopped, target, {})
+    partial = Path(f"{target}.partial")
+    content = partial.read_bytes()
+    partial.write_bytes(content.replace(b"plant", b"pmant", 1))
+    with pytest.raises(HireError, match=r"out\.tsv\.partial: is damaged") as caught:
+        write_answers(relation, heads, Question(), lines, target, {}, resume=True)
+    assert "start over" in str(caught.value.problems[0].remedy)
+
+
+def test_complete_is_told_by_what_it_was_written_with(relation: TaughtRelation, heads: Heads, tmp_path: Path) -> None:
+    target = tmp_path / "out.tsv"
+    write_answers(relation, heads, Question(), writer("tsv", relation, Question()), target, {"k": 3})
+    assert complete_for(target, {"k": 3}, heads)
+    for other in ({"k": 4}, {}, {"k": 3, "references": "others"}):
+        with pytest.raises(HireError, match="was written with different settings"):
+            complete_for(target, other, heads)
+    with pytest.raises(HireError, match="was written for other heads"):
+        complete_for(target, {"k": 3}, Heads(name="cell"))
+    target.write_text("edited")
+    assert not complete_for(target, {"k": 3}, heads)  # nobody knows what it is: written again
+    target.unlink()
+    assert not complete_for(target, {"k": 3}, heads)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_heads_are_read_exactly(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "heads.txt"
+    path.write_bytes(end.join(["\ufefftissue ", "", " cell", "\tx", "  ", "last"]).encode())
+    assert [name for _, name in Heads(path)] == ["tissue ", " cell", "\tx", "  ", "last"]
+
+
+def test_a_stream_of_heads_is_read_once_and_completely(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer_thread = threading.Thread(target=lambda: path.write_bytes(b"cell\n" * 50_000))
+    writer_thread.start()
+    heads = Heads(path)
+    assert heads.count() == len(list(heads)) == len(list(heads)) == 50_000
+    writer_thread.join()
+
+
+def test_what_is_not_a_file_is_written_into_and_links_are_followed(
+    relation: TaughtRelation, heads: Heads, tmp_path: Path
+) -> None:
+    lines = writer("tsv", relation, Question())
+    whole, pipe, link = tmp_path / "whole", tmp_path / "pipe", tmp_path / "link"
+    write_answers(relation, heads, Question(), lines, whole, {})
+    os.mkfifo(pipe)
+    found: list[bytes] = []
+    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()))
+    reader.start()
+    assert write_answers(relation, heads, Question(), lines, pipe, {}) == len(NAMES)
+    reader.join()
+    assert found == [whole.read_bytes()] and pipe.is_fifo()
+    link.symlink_to("behind")
+    write_answers(relation, heads, Question(), lines, link, {})
+    assert link.is_symlink() and (tmp_path / "behind").read_bytes() == whole.read_bytes()
+    with pytest.raises(HireError, match="cannot be resumed"):
+        write_answers(relation, heads, Question(), lines, pipe, {}, resume=True)
+    with pytest.raises(HireError, match="is a directory"):
+        write_answers(relation, heads, Question(), lines, tmp_path, {})
+    assert {path.name for path in tmp_path.iterdir()} == {"heads.txt", "whole", "pipe", "link", "behind"}
 
 
 def test_ntriples_are_valid_whatever_the_names(relation: TaughtRelation) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from hire.data.dataset import FewShotDataset
 from hire.errors import HireError
-from hire.inference.model import Direction, TrainedModel, load
+from hire.inference.answers import Direction
+from hire.inference.model import TrainedModel, load
 from hire.training.settings import TeachingSettings
 from tests.support import random_model
 

@@ -69,6 +69,11 @@ def test_slips_are_forgiven(names: EntityNames, slip: str) -> None:
     assert found(names, slip)[:1] == ["concept:person:ada_lovelace"]
 
 
+def test_a_slip_in_one_word_of_a_name_is_forgiven(names: EntityNames) -> None:
+    assert found(names, "Piere") == ["Q2"] and found(names, "lovelcae") == ["concept:person:ada_lovelace"]
+    assert found(names, "Cuire")[0] == "Q3"  # the whole name before a word of others
+
+
 def test_among_many_matches_none_that_begins_with_the_text_is_lost() -> None:
     strings = [f"x{i}ab" for i in range(2_000)] + ["abc", "ab"]
     graph = KnowledgeGraph.of(Vocabulary.of(strings), Vocabulary.of(["r"]), np.zeros((0, 3), np.int32))

@@ -16,6 +16,7 @@ import torch
 from click.testing import Result
 
 from hire.data.dataset import FewShotDataset
+from hire.data.open import open_dataset
 from hire.embeddings.settings import EmbeddingSettings
 from hire.embeddings.trainer import EmbeddingTrainer, TripleBatch
 from hire.errors import HireError
@@ -26,7 +27,7 @@ from hire.systems.ensemble import Ensemble
 from hire.training.card import CARD
 from hire.training.embedding import embeddings_of, embeddings_path
 from hire.training.loop import CURVES, METRICS, STATE
-from hire.training.run import CONFIG, MEMBERS, MODEL, weights_fingerprint
+from hire.training.run import CONFIG, LOCK, MEMBERS, MODEL, weights_fingerprint
 from hire.training.settings import RunSettings
 from hire.util.tensors import load_tensors
 from tests.conftest import write_layout
@@ -70,7 +71,7 @@ def test_the_config_says_what_the_run_is(tmp_path: Path) -> None:
     assert config["commit"] is None or len(config["commit"]) == 40
     assert config["teaching"]["max_candidates"] == 20_000 and config["settings"]["model"]["rejection_weight"] == 0.3
     (tmp_path / "run" / CONFIG).write_text(json.dumps({**config, "format": 3}))
-    with pytest.raises(HireError, match="has format 3; this version reads format 4") as caught:
+    with pytest.raises(HireError, match="has format 3; this version reads format 5") as caught:
         load(tmp_path / "run")
     assert "train again" in str(caught.value.problems[0].remedy)
 
@@ -189,7 +190,7 @@ def test_embeddings_of_a_file(run: Callable[..., Result], tmp_path: Path) -> Non
 def test_what_cannot_be_is_told_before_the_work(run: Callable[..., Result], tmp_path: Path) -> None:
     for problem, command in (
         (
-            "could not be written",
+            "no such file or directory",
             ("pretrain", "umls-one", "--steps", "3", "-o", tmp_path / "missing" / "x.safetensors"),
         ),
         ("dimensions are odd", ("pretrain", "umls-one", "--dimension", "7", "--model", "complex")),
@@ -218,8 +219,54 @@ def test_a_run_is_not_overwritten_nor_resumed_with_other_settings(tmp_path: Path
         fit_umls(tmp_path / "run", SETTINGS.changed({"training.steps": 99}), resume=True)
     with pytest.raises(HireError, match="system is 'popularity', was 'hire'"):
         fit_umls(tmp_path / "run", RunSettings.of("popularity"), resume=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("of somebody else")
     with pytest.raises(HireError, match="is not a run"):
-        fit_umls(tmp_path / "none", resume=True)
+        fit_umls(tmp_path / "other", resume=True)
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("there", [[], [".lock", ".config.json.partial-host-1-01234567"]])
+def test_what_was_interrupted_before_it_began_can_be_resumed(tmp_path: Path, there: list[str]) -> None:
+    fit_umls(tmp_path / "whole")
+    for name in there:
+        (tmp_path / "killed").mkdir(exist_ok=True)
+        (tmp_path / "killed" / name).write_text("{")
+    fit_umls(tmp_path / "killed", resume=True)
+    assert same(tmp_path / "whole" / MODEL, tmp_path / "killed" / MODEL)
+
+
+def test_a_run_exists_from_the_first_second_and_has_one_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[..., Result]
+) -> None:
+    messages = []
+
+    def opened(source: str) -> FewShotDataset:
+        result = run("train", "umls-one", "-o", tmp_path / "run", "--seed", "1")
+        messages.append((result.exit_code, result.output))
+        return open_dataset(source)
+
+    monkeypatch.setattr("hire.training.pipeline.open_dataset", opened)
+    fit_umls(tmp_path / "run")
+    ((code, output),) = messages
+    assert code == 2 and f"is in use by process {os.getpid()} on" in output
+    assert not (tmp_path / "run" / LOCK).exists()
+
+
+def test_a_missing_file_of_weights_is_told(tmp_path: Path) -> None:
+    fit_umls(tmp_path / "run")
+    (tmp_path / "run" / MODEL).unlink()
+    with pytest.raises(HireError, match="has no weights yet"):
+        load(tmp_path / "run")
+    with pytest.raises(HireError, match=rf"{MODEL}: is missing, though the training"):
+        fit_umls(tmp_path / "run", resume=True)
+
+
+def test_weights_that_are_not_finite_are_neither_kept_nor_saved(tmp_path: Path) -> None:
+    settings = SETTINGS.changed({"optimizer.learning_rate": 1e3, "optimizer.table_learning_rate": 1e3})
+    with pytest.raises(HireError, match=r"not finite|is nan|is inf"):
+        fit_umls(tmp_path / "run", settings)
+    assert not list(tmp_path.rglob(MODEL))
 
 
 def test_damage_is_told(tmp_path: Path) -> None:
@@ -232,9 +279,11 @@ def test_damage_is_told(tmp_path: Path) -> None:
         (run / MODEL).write_bytes(damage)
         with pytest.raises(HireError, match=MODEL):
             load(run)
-    (run / CONFIG).write_text("{")
-    with pytest.raises(HireError, match="is not a run"):
-        load(run)
+    config = (run / CONFIG).read_text()
+    for changed in ("{", config.replace('"seed": 0', '"seed": 1')):
+        (run / CONFIG).write_text(changed)
+        with pytest.raises(HireError, match=r"config\.json: is damaged"):
+            load(run)
 
 
 SHORT = ["--steps", "4", "--seed", "5", "--preset", "levels"]

@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 from hire.errors import HireError
-from hire.util.files import atomic_directory, atomic_file, explain_os_errors, open_array, save_array, sha256_of
+from hire.util import files
+from hire.util.files import (
+    atomic_directory,
+    atomic_file,
+    explain_os_errors,
+    open_array,
+    restore_directory,
+    save_array,
+    sha256_of,
+)
+from tests.support import ended_process, leftover_of
 
 
 def names_in(directory: Path) -> list[str]:
@@ -83,7 +93,7 @@ def test_an_old_directory_that_cannot_go_back_is_kept(tmp_path: Path, monkeypatc
 
     with pytest.raises(HireError, match="the disk is gone"):
         replace()
-    assert [path.read_text() for path in tmp_path.rglob("old/old")] == ["precious"]
+    assert [path.read_text() for path in tmp_path.rglob(".old/old")] == ["precious"]
 
 
 def test_what_another_process_made_meanwhile_is_kept(tmp_path: Path) -> None:
@@ -145,11 +155,85 @@ def test_a_forbidden_place_is_explained(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("limit", [0, 1 << 20])
 @pytest.mark.parametrize("array", [np.arange(6).reshape(2, 3), np.zeros((0, 2), np.int32), np.zeros(0, np.uint8)])
-def test_arrays_are_mapped(tmp_path: Path, array: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
+def test_small_arrays_are_read_and_large_ones_mapped(
+    tmp_path: Path,
+    array: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
+    limit: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(files, "LARGEST_IN_MEMORY", limit)
     save_array(tmp_path / "array.npy", array)
     again = open_array(tmp_path / "array.npy")
-    assert isinstance(again, np.memmap) and again.dtype == array.dtype and np.array_equal(again, array)
+    assert isinstance(again, np.memmap) == (limit == 0) and not again.flags.writeable
+    assert again.dtype == array.dtype and np.array_equal(again, array)
+
+
+def test_leftovers_of_killed_processes_are_removed_and_nothing_else(tmp_path: Path) -> None:
+    dead, alive = ended_process(), os.getpid()
+    for name in (leftover_of(dead, tmp_path / "made").name, leftover_of(alive, tmp_path / "other").name):
+        (tmp_path / name / "made").mkdir(parents=True)
+    leftover_of(dead, tmp_path / "file").write_text("half")
+    others = [".made.partial-elsewhere-1-01234567", ".made.partial-1", "made.partial"]
+    for name in others:
+        (tmp_path / name).write_text("not ours")
+    with atomic_directory(tmp_path / "made"):
+        pass
+    left = names_in(tmp_path)
+    assert set(left) >= {*others, "made"} and len(left) == 5 and f"-{alive}-" in "".join(left)
+
+
+@pytest.mark.parametrize("by_building", [False, True])
+def test_a_directory_caught_between_the_two_renames_is_found_again(tmp_path: Path, by_building: bool) -> None:
+    target = tmp_path / "made"
+    leftover = leftover_of(ended_process(), target)
+    for name, content in ((files.OLD, "old"), ("made", "new")):
+        (leftover / name).mkdir(parents=True)
+        (leftover / name / "file").write_text(content)
+    if by_building:
+        with atomic_file(tmp_path / "beside") as partial:
+            partial.write_text("x")
+        (tmp_path / "beside").unlink()
+    else:
+        restore_directory(target)
+    assert names_in(tmp_path) == ["made"] and (target / "file").read_text() == "old"
+
+
+def test_a_directory_that_was_replaced_is_not_put_back(tmp_path: Path) -> None:
+    target = tmp_path / "made"
+    leftover = leftover_of(ended_process(), target)
+    (leftover / files.OLD).mkdir(parents=True)
+    target.mkdir()
+    with atomic_file(tmp_path / "beside") as partial:
+        partial.write_text("x")
+    assert names_in(tmp_path) == ["beside", "made"]
+
+
+def test_renames_are_followed_by_a_flush_of_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[Path] = []
+    flush = files.flush_to_disk
+
+    def noted(path: Path) -> None:
+        flushed.append(path)
+        flush(path)
+
+    monkeypatch.setattr(files, "flush_to_disk", noted)
+    with atomic_file(tmp_path / "file") as partial:
+        partial.write_text("x")
+    assert flushed[-1] == tmp_path and len(flushed) == 2
+    flushed.clear()
+    with atomic_directory(tmp_path / "made") as made:
+        (made / "inner").mkdir()
+        (made / "inner" / "file").write_text("x")
+    assert flushed[-1] == tmp_path and {path.name for path in flushed[:-1]} == {"file", "inner", "made"}
+
+
+def test_long_names_can_be_written(tmp_path: Path) -> None:
+    target = tmp_path / ("é" * 120)
+    with atomic_file(target) as partial:
+        partial.write_text("x")
+    assert names_in(tmp_path) == [target.name]
 
 
 def test_checksum(tmp_path: Path) -> None:

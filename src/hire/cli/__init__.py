@@ -18,6 +18,7 @@ from hire.cli.demo import demo
 from hire.cli.doctor import doctor
 from hire.cli.predict import calibrate, explain, predict
 from hire.cli.reproduce import reproduce
+from hire.cli.review import review
 from hire.cli.serve import serve
 from hire.cli.train import evaluate, pretrain, systems, train
 from hire.errors import HireError
@@ -55,6 +56,7 @@ hire.add_command(evaluate)
 hire.add_command(compare)
 hire.add_command(reproduce)
 hire.add_command(serve)
+hire.add_command(review)
 hire.add_command(calibrate)
 hire.add_command(predict)
 hire.add_command(explain)

@@ -12,8 +12,9 @@ from hire.cli.output import bar, json_option, option, print_json, print_table
 from hire.errors import HireError
 
 if TYPE_CHECKING:
+    from hire.inference.answers import Answer
     from hire.inference.bulk import Question
-    from hire.inference.relation import Answer, TaughtRelation
+    from hire.inference.relation import TaughtRelation
 
 path = click.Path(path_type=Path)
 run_argument = click.argument("run", type=path)
@@ -97,8 +98,10 @@ def predict(
       hire predict runs/umls --references part_of.tsv --heads heads.txt --threshold 0.5 -o answers.tsv
       hire predict runs/umls --references part_of.tsv --heads heads.txt --format nt -o answers.nt --resume
     """
-    from hire.inference.bulk import Heads, Output, Question, answers_for, fingerprint_of, write_answers, writer
+    from hire.inference.bulk import Heads, Question, answers_for, dependencies, write_answers, writer
     from hire.inference.open import fingerprint_of_model
+    from hire.inference.output import complete_for, is_stream
+    from hire.util.tensors import device_named
 
     if (head is None) == (heads is None):
         raise click.UsageError("give either --head or --heads")
@@ -107,9 +110,9 @@ def predict(
         raise click.UsageError("a table cannot be written to a file: with -o, use --format json, tsv or nt")
     if resume and output is None:
         raise click.UsageError("--resume requires -o")
-    if resume and output is not None and output.exists() and not Output.interrupted(output):
-        click.echo(f"{output}: already complete; run without --resume to write it again", err=True)
-        return
+    streams = [given for given in (references, heads, facts) if given is not None and is_stream(given)]
+    if len(streams) > len(set(streams)):
+        raise click.UsageError(f"{streams[0]} is a stream, which can be read for one option only")
     relation = _taught(model, dataset, references, name, facts, device)
     question, asked = Question(**options), Heads(heads, head or "")
     if form == "table":
@@ -123,14 +126,17 @@ def predict(
             click.echo(lines.lines(of, answers), nl=False)
         return
     about = {
-        "weights": fingerprint_of_model(model),
-        "references": fingerprint_of(relation.references.tolist()),
-        "facts": facts and fingerprint_of(relation.owner.dataset.graph.triples[-1_000:].tolist()),
+        "model": fingerprint_of_model(model),
+        **dependencies(relation),
+        "device": device_named(device).type,
         "name": name,
         "format": form,
         "prefix": prefix,
         **options,
     }
+    if resume and complete_for(output, about, asked):
+        click.echo(f"{output}: already complete; run without --resume to write it again", err=True)
+        return
     count = write_answers(relation, asked, question, lines, output, about, resume=resume)
     click.echo(f"{output}: answers for {count:,} heads", err=True)
 
@@ -293,13 +299,15 @@ def calibrate(
     from hire.inference.calibrate import calibrate as calibrate_run
     from hire.inference.calibrate import check as check_split
     from hire.inference.model import load
+    from hire.training.run import exclusive_run, read_config
 
-    trained = load(run, dataset, device=device)
     wanted = shots or SHOTS
     if check:
-        found = check_split(trained, check, wanted, draws, among)
+        found = check_split(load(run, dataset, device=device), check, wanted, draws, among)
     else:
-        found = calibrate_run(trained, run, wanted, draws, among)
+        read_config(run)  # a folder that is no run is not made one
+        with exclusive_run(run):
+            found = calibrate_run(load(run, dataset, device=device), run, wanted, draws, among)
     if as_json:
         print_json({"run": str(run), **found})
         return

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import re
 import socket
+import sys
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,6 +40,12 @@ CONFIG = "config.json"  # of a run
     default=30.0,
     help="Time limit of a request, in seconds.",
 )
+@click.option(
+    "--push-to",
+    multiple=True,
+    metavar="URL",
+    help="SPARQL endpoint that facts may be pushed to; repeatable [default: any, if only this machine can connect].",
+)
 @device_option
 def serve(
     model: str,
@@ -49,6 +57,7 @@ def serve(
     dataset: str | None,
     threads: int | None,
     timeout: float,
+    push_to: tuple[str, ...],
     device: str,
 ) -> None:
     """Serve a model: a web page, and an HTTP API (/docs).
@@ -72,6 +81,7 @@ def serve(
         dataset=dataset,
         threads=threads,
         timeout_seconds=timeout,
+        push_to=push_to,
         device=device,
     )
 
@@ -87,11 +97,11 @@ def serve_model(
     dataset: str | None = None,
     threads: int | None = None,
     timeout_seconds: float = 30.0,
+    push_to: tuple[str, ...] = (),
     device: str = "auto",
 ) -> None:
     """Serve a run or a graph until Ctrl-C or SIGTERM."""
-    if not all(map(find_spec, ("fastapi", "uvicorn"))):
-        raise HireError("the service needs fastapi and uvicorn", remedy="pip install 'hire[serve]'")
+    need_service()
     from hire.service.middleware import Limits, is_loopback
 
     if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token != ""):
@@ -101,34 +111,47 @@ def serve_model(
             f"others can reach {host} without a token",
             remedy="set --token, or pass --open-to-all to allow it",
         )
+    if sys.__stderr__ is not None:
+        with suppress(OSError, ValueError):  # it may be closed
+            faulthandler.enable(sys.__stderr__)  # a crash in compiled code has a last word, too
     with _bound(host, port) as listener:  # fail before anything slow
         import torch
 
-        from hire.inference.open import open_model
+        from hire.inference.open import fingerprint_of_model, open_model
         from hire.service.app import create_app
-        from hire.service.relations import RelationService
         from hire.service.server import make_server
-        from hire.service.store import RelationStore
+        from hire.service.service import Service
+        from hire.service.store import Store
 
         torch.set_num_threads(1)  # parallel requests use the cores better than parallel operators
         model = open_model(source, dataset, device=device)
-        path = state or _state_of(source)
-        store = RelationStore(path)
+        path = state or state_of(source)
+        store = Store(path)
         try:
-            service = RelationService(model, store)
+            service = Service(model, store, fingerprint_of_model(source))
             limits = Limits(threads=threads or os.cpu_count() or 1, seconds=timeout_seconds)
-            app = create_app(service, limits=limits, token=token, host=host)
+            app = create_app(service, limits=limits, token=token, host=host, push_to=push_to)
             shown = f"[{host}]" if ":" in host else host
             click.echo(f"{model.dataset.name} at http://{shown}:{listener.getsockname()[1]}/  (Ctrl-C to stop)")
+            server = make_server(app, limits)
+            service.events.stopping = lambda: server.should_exit  # streams would keep the server from ending
             with suppress(KeyboardInterrupt):
-                make_server(app, limits).run(sockets=[listener])
-            count = len(service.relations())
+                server.run(sockets=[listener])
+            count = service.relations.count()
         finally:
             store.close()
     click.echo(f"Stopped; {count:,} relation{'' if count == 1 else 's'} saved in {path}.")
 
 
-def _state_of(source: str | Path) -> Path:
+def need_service() -> None:
+    """Raise unless what the service needs is installed."""
+    if not all(map(find_spec, ("fastapi", "uvicorn"))):
+        raise HireError(
+            "the service needs fastapi and uvicorn", remedy="pip install '.[serve]' in the folder of the source code"
+        )
+
+
+def state_of(source: str | Path) -> Path:
     """Where the taught relations of a run or a graph are kept."""
     path = Path(source)
     if (path / CONFIG).exists():

@@ -117,6 +117,7 @@ def train(
       hire train data/nell-one -o runs/metar --system metar --recipe published --shots 3
     """
     from hire.inference.fit import fit
+    from hire.training.run import CONFIG
 
     if sum(given is not None for given in (preset_name, system, config)) > 1:
         raise click.UsageError("give one of --preset, --system and --config")
@@ -124,6 +125,8 @@ def train(
         raise click.UsageError("--recipe needs --system")
     changes = [("training.steps", steps), ("training.shots", shots or None)]
     settings = _settings(preset_name, system, recipe, config, assignments, changes, seed)
+    if options["resume"] and not (output / CONFIG).exists():
+        click.echo(f"{output}: there is nothing to resume yet; starting from the beginning", err=True)
     found = fit(dataset, output, settings, **options)
     if as_json:
         print_json({"run": str(output), "system": settings.system, **found})

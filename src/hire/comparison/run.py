@@ -11,8 +11,7 @@ import json
 import math
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -34,8 +33,9 @@ from hire.training.loop import STATE
 from hire.training.pipeline import train_run
 from hire.training.run import CONFIG, commit, fingerprint, load_system, read_config, weights_fingerprint
 from hire.util.arrays import IntArray
-from hire.util.files import atomic_file
-from hire.util.tensors import device_named, write_json
+from hire.util.checksums import read_record, write_record
+from hire.util.locks import InUseError, locked
+from hire.util.tensors import device_named
 
 RUNS, RUN, TRAINING, LOCK = "runs", "run", "training.json", "lock"
 EMBEDDING = "embedding"  # the section of settings by which systems ask for embeddings
@@ -129,20 +129,26 @@ class Bench:
         report(self.remaining(jobs, left))
         for number, job in enumerate(left, 1):
             report(f"{number} of {len(left)}: {job}")
-            with _locked(self._place(job) / LOCK) as mine:
-                if not mine:
-                    report("  another process is at it; run the same command again for its metrics")
-                    continue
-                try:
-                    self._train(job)
-                    self._evaluate(job)
-                except HireError as error:
-                    problem = error.problems[0]
-                    self._write(job, replace(self.training(job), problem=str(problem)))
-                    report(f"  failed: {problem}" + (f"\n  {problem.remedy}" if problem.remedy else ""))
+            place = self._place(job)
+            place.mkdir(parents=True, exist_ok=True)
+            try:
+                with locked(place / LOCK, place):
+                    self._do(job, report)
+            except InUseError as error:
+                report(f"  {error}; run the same command again for its metrics")
+                continue
             if number < len(left):
                 report(f"  {self.remaining(jobs, left[number:])}")
         return [self.outcome(job) for job in jobs]
+
+    def _do(self, job: Job, report: Report) -> None:
+        try:
+            self._train(job)
+            self._evaluate(job)
+        except HireError as error:
+            problem = error.problems[0]
+            self._write(job, replace(self.training(job), problem=str(problem)))
+            report(f"  failed: {problem}" + (f"\n  {problem.remedy}" if problem.remedy else ""))
 
     def check(self, jobs: Sequence[Job]) -> None:
         """Tell what would stop every job, before the work."""
@@ -179,8 +185,8 @@ class Bench:
     def training(self, job: Job) -> Training:
         """How far the training of a job has come; one that was killed has been trained until its last state."""
         try:
-            found = Training(**json.loads((self._place(job) / TRAINING).read_text("utf-8")))
-        except (OSError, ValueError, TypeError):  # not begun, or damaged: then it continues from its state
+            found = Training(**read_record(self._place(job) / TRAINING, "run the comparison again"))
+        except (HireError, TypeError):  # not begun, or damaged: then it continues from its state
             return Training()
         if found.started is None:
             return found
@@ -210,7 +216,7 @@ class Bench:
 
     def _write(self, job: Job, training: Training) -> None:
         self._place(job).mkdir(parents=True, exist_ok=True)
-        write_json(self._place(job) / TRAINING, vars(training))
+        write_record(self._place(job) / TRAINING, vars(training))
 
     def _to_train(self, training: Training) -> bool:
         return not training.finished and (self.budget is None or training.seconds < 60 * self.budget)
@@ -298,8 +304,7 @@ class Bench:
             "refused": refused,
             "relations": {name: {part: a.tolist() for part, a in of.items()} for name, of in relations.items()},
         }
-        with atomic_file(self._place(job) / protocol.file(shots, draw)) as partial:
-            partial.write_text(json.dumps(content), "utf-8")
+        write_record(self._place(job) / protocol.file(shots, draw), content, indent=None)
         return Evaluation(shots, draw, ranks, refused)
 
     def _identity(self, job: Job) -> dict[str, str]:
@@ -320,7 +325,7 @@ class Bench:
         """An evaluation, if it is there and still holds."""
         path = self._place(job) / self.protocol.file(shots, draw)
         try:
-            content = json.loads(path.read_text("utf-8"))
+            content = read_record(path, "run the comparison again")
             if any(content[name] != value for name, value in identity.items()):
                 return None
             ranks = {
@@ -328,26 +333,8 @@ class Bench:
                 for name, of in content["relations"].items()
             }
             return Evaluation(shots, draw, ranks, content["refused"])
-        except (OSError, ValueError, KeyError, TypeError):  # a damaged one is made anew
+        except (HireError, ValueError, KeyError, TypeError):  # a damaged one is made anew
             return None
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[bool]:
-    """Whether a lock is ours for the block; the system frees it even if the process is killed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        import fcntl
-    except ImportError:  # where there are no such locks, two processes must have two folders
-        yield True
-        return
-    with path.open("w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-            return
-        yield True
 
 
 def _duration(seconds: float) -> str:

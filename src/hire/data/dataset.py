@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,10 +17,12 @@ from hire.data.facts import Facts
 from hire.data.graph import KnowledgeGraph
 from hire.errors import HireError
 from hire.util.arrays import IntArray, distinct, row_offsets
-from hire.util.files import atomic_directory, open_array, save_array, sha256_of
+from hire.util.checksums import MappedFiles, checksum_of, damaged, file_checksum, read_record, write_record
+from hire.util.files import atomic_directory, is_mapped, open_array, save_array, sha256_of
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "dataset.json"
+BUILD_AGAIN = "build the dataset again"
 SPLITS = ("train", "dev", "test")
 ALL_ENTITIES = -1  # instead of the id of a candidate set
 
@@ -57,6 +58,7 @@ class FewShotDataset:
     facts: Facts  # every known fact: background, tasks, and further true tails that the source lists
     origin: Mapping[str, Any] = field(default_factory=dict)  # how the dataset was made
     identity: str | None = field(default=None, init=False)  # of its files, if it was opened; a changed copy has none
+    mapped: MappedFiles = field(default_factory=MappedFiles, init=False)  # the files that its arrays are maps of
 
     @classmethod
     def of(
@@ -146,7 +148,9 @@ class FewShotDataset:
     def extended(self, names: Sequence[str], triples: IntArray) -> FewShotDataset:
         """The dataset with new entities, and more facts in the background graph."""
         graph = self.graph.extended(names, triples)
-        return replace(self, graph=graph, facts=self.facts.extended(triples, len(graph.entities)))
+        found = replace(self, graph=graph, facts=self.facts.extended(triples, len(graph.entities)))
+        found.mapped = self.mapped
+        return found
 
     def save(self, directory: Path, *, overwrite: bool = False) -> None:
         """Write the dataset as a directory that opens by memory map; complete or not at all."""
@@ -155,18 +159,21 @@ class FewShotDataset:
             for name in self._ARRAYS:
                 save_array(partial / f"{name}.npy", getattr(self, name))
             save_array(partial / "facts.npy", self.facts.keys)
-            files = {
-                path.relative_to(partial).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
-                for path in sorted(partial.rglob("*.npy"))
-            }
             manifest = {
                 "format": FORMAT,
                 "name": self.name,
                 "splits": dict(self.split_sizes),
                 "origin": dict(self.origin),
-                "files": files,
+                "files": {
+                    path.relative_to(partial).as_posix(): {
+                        "bytes": path.stat().st_size,
+                        "xxh3": file_checksum(path),
+                        "sha256": sha256_of(path),
+                    }
+                    for path in sorted(partial.rglob("*.npy"))
+                },
             }
-            (partial / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", "utf-8")
+            write_record(partial / MANIFEST, manifest)
 
     _ARRAYS = (
         "task_relations",
@@ -179,16 +186,19 @@ class FewShotDataset:
 
     @classmethod
     def open(cls, directory: Path) -> FewShotDataset:
-        """Map a dataset written by `save`; nothing is read before it is used."""
+        """Open a dataset written by `save`: every file is verified, then small ones are read and large ones mapped."""
         manifest = read_manifest(directory)
-        for name, about in manifest["files"].items():
-            path = directory / name
+        paths = [directory / name for name in manifest["files"]]
+        mapped = MappedFiles(path for path in paths if path.is_file() and is_mapped(path))
+        for path, about in zip(paths, manifest["files"].values(), strict=True):
             if not path.is_file() or path.stat().st_size != about["bytes"]:
-                raise HireError("is missing or has the wrong size", file=path, remedy="build the dataset again")
+                raise HireError("is missing or has the wrong size", file=path, remedy=BUILD_AGAIN)
+            if file_checksum(path) != about["xxh3"]:
+                raise damaged(path, BUILD_AGAIN)
         graph = KnowledgeGraph.open(directory / "graph")
         arrays = {name: open_array(directory / f"{name}.npy") for name in cls._ARRAYS}
         if sum(manifest["splits"][split] for split in SPLITS) != len(arrays["task_relations"]):
-            raise HireError("does not match the tasks", file=directory / MANIFEST, remedy="build the dataset again")
+            raise HireError("does not match the tasks", file=directory / MANIFEST, remedy=BUILD_AGAIN)
         facts = Facts(open_array(directory / "facts.npy"), len(graph.entities), len(graph.relations))
         found = cls(
             name=manifest["name"],
@@ -199,7 +209,9 @@ class FewShotDataset:
             **arrays,
         )
         check_arrays(found, directory)
-        found.identity = hashlib.sha256((directory / MANIFEST).read_bytes()).hexdigest()
+        found.identity = checksum_of([json.dumps(manifest, sort_keys=True).encode()])
+        found.mapped = mapped
+        mapped.check()  # what is mapped now is what was verified
         return found
 
 
@@ -226,26 +238,20 @@ class CandidateSets:
 def read_manifest(directory: Path) -> dict[str, Any]:
     """The manifest of a dataset directory; an error if it is malformed."""
     path = directory / MANIFEST
+    manifest = read_record(path, BUILD_AGAIN, FORMAT)
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        known = manifest["format"] == FORMAT
         files, splits = manifest["files"], manifest["splits"]
         well_formed = (
             isinstance(manifest["name"], str)
             and isinstance(manifest["origin"], dict)
-            and all(isinstance(about["bytes"], int) and isinstance(about["sha256"], str) for about in files.values())
+            and all(isinstance(about["bytes"], int) for about in files.values())
+            and all(isinstance(about[kind], str) for about in files.values() for kind in ("xxh3", "sha256"))
             and all(isinstance(splits[split], int) and splits[split] >= 0 for split in SPLITS)
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise HireError(f"is not a readable manifest ({error})", file=path, remedy="build the dataset again") from error
-    if not known:
-        raise HireError(
-            f"has format {manifest['format']!r}, but this version reads format {FORMAT}",
-            file=path,
-            remedy="build the dataset again with this version",
-        )
+    except (KeyError, TypeError, AttributeError):
+        well_formed = False
     if not well_formed:
-        raise HireError("is not a readable manifest", file=path, remedy="build the dataset again")
+        raise HireError("is not a manifest of a dataset", file=path, remedy=BUILD_AGAIN)
     return manifest
 
 

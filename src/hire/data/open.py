@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,7 +17,8 @@ from hire.data.published.read import FILES, is_published_layout, read_published
 from hire.data.sources.delimited import TableFormat, read_triples
 from hire.data.sources.reading import SourceOptions, read_sources
 from hire.errors import HireError
-from hire.util.files import cache_directory, printable
+from hire.util.checksums import file_checksum
+from hire.util.files import cache_directory, printable, restore_directory
 
 BUNDLED = {"umls-one": ("umls.tsv.gz", BuildSettings("umls-one", candidates="all"))}
 
@@ -26,6 +26,7 @@ BUNDLED = {"umls-one": ("umls.tsv.gz", BuildSettings("umls-one", candidates="all
 def open_dataset(dataset: str | Path) -> FewShotDataset:
     """Open a bundled dataset by name, or a directory in the published layout or written by `hire data build`."""
     directory = Path(dataset)
+    restore_directory(directory)
     if (directory / MANIFEST).exists():
         return FewShotDataset.open(directory)
     if is_published_layout(directory):
@@ -44,8 +45,8 @@ def open_dataset(dataset: str | Path) -> FewShotDataset:
 def open_graph(source: str | Path) -> FewShotDataset:
     """Open a dataset, or a raw graph without tasks: a file of triples in any format, or a SPARQL endpoint.
 
-    A raw graph is read once; afterwards its binary form is mapped from the cache, unless the file has changed. Whether
-    an endpoint has changed cannot be seen, so it is read again on another day.
+    A raw graph is read once; afterwards its binary form is opened from the cache, unless the bytes of the file have
+    changed. Whether an endpoint has changed cannot be seen, so it is read again on another day.
     """
     path, endpoint = Path(source), str(source).startswith(("http://", "https://"))
     if not endpoint and not path.exists() and str(source) not in BUNDLED:
@@ -58,7 +59,7 @@ def open_graph(source: str | Path) -> FewShotDataset:
         state.append(datetime.now(UTC).date().isoformat())
     else:
         path = path.resolve()
-        state += [path.stat().st_size, path.stat().st_mtime_ns]
+        state.append(file_checksum(path))
     name = str(source) if endpoint else printable(path.name)
 
     def read() -> FewShotDataset:
@@ -76,11 +77,11 @@ def _open_bundled(name: str) -> FewShotDataset:
 
 
 def _open_published(directory: Path) -> FewShotDataset:
-    """Read a published layout once; afterwards map its binary form from the cache, unless the files have changed."""
+    """Read a published layout once; afterwards open its binary form from the cache, unless its bytes have changed."""
     directory = directory.resolve()
     state = [
         f"hire {__version__}",
-        *([name, stat.st_size, stat.st_mtime_ns] for name in FILES if (stat := _stat(directory / name)) is not None),
+        *([name, file_checksum(directory / name)] for name in FILES if (directory / name).is_file()),
     ]
     return _cached(str(directory), state, lambda: read_published(directory))
 
@@ -102,7 +103,3 @@ def _cached(source: str, state: Sequence[object], read: Callable[[], FewShotData
     except HireError:  # without a cache, the dataset in memory will do
         return dataset
     return FewShotDataset.open(cached)
-
-
-def _stat(path: Path) -> os.stat_result | None:
-    return path.stat() if path.exists() else None

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-import hashlib
+import errno
 import json
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from hire import __version__
 from hire.data.iri import PREFIX, check_prefix
 from hire.data.sources.reading import read_examples, read_lines
 from hire.errors import HireError
+from hire.inference.answers import UNNAMED, Answer
 from hire.inference.export import to_ntriples, to_tsv
 from hire.inference.model import TrainedModel
-from hire.inference.relation import HEADS_AT_ONCE, UNNAMED, Answer, TaughtRelation
+from hire.inference.output import Output, StreamOutput, is_stream
+from hire.inference.relation import HEADS_AT_ONCE, TaughtRelation
 from hire.progress import track
+from hire.util.checksums import checksum_of
 from hire.util.files import explain_os_errors, read_blocks
-from hire.util.tensors import write_json
+from hire.util.locks import locked
 
 FORMATS = ("json", "tsv", "nt")
-SECONDS_BETWEEN_RECORDS = 2.0
 COLUMNS = ("head", "tail", "score", "confidence")
 
 
@@ -106,17 +112,32 @@ def _ntriples(relation: TaughtRelation, head: str, answers: list[Answer], prefix
 
 @dataclass(frozen=True)
 class Heads:
-    """The heads to predict for: those in a file, or a single one."""
+    """The heads to predict for: those in a file or a stream, or a single one."""
 
     path: Path | None = None
     name: str = ""
+    _copies: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)  # of a stream, one
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        return iter([(1, self.name)]) if self.path is None else read_lines(self.path)
+        return iter([(1, self.name)]) if self.path is None else read_lines(self._readable(self.path), self.path)
 
     def count(self) -> int:
         """The approximate number of heads: blank lines count too."""
-        return 1 if self.path is None else sum(block.count(b"\n") for block in read_blocks(self.path))
+        if self.path is None:
+            return 1
+        return sum(block.count(b"\n") for block in read_blocks(self._readable(self.path)))
+
+    def _readable(self, path: Path) -> Path:
+        """What can be read again and again: of a stream, a copy on disk."""
+        if not is_stream(path):
+            return path
+        if not self._copies:
+            copy = NamedTemporaryFile(prefix="hire-heads-", suffix=path.suffix)  # noqa: SIM115  (removed with self)
+            with explain_os_errors(path), path.open("rb") as stream:
+                shutil.copyfileobj(stream, copy)
+            copy.flush()
+            self._copies.append(copy)
+        return Path(self._copies[0].name)
 
 
 def answers_for(relation: TaughtRelation, heads: Heads, question: Question, skipped: int = 0) -> Answers:
@@ -145,12 +166,26 @@ def write_answers(
     *,
     resume: bool = False,
 ) -> int:
-    """Write the answers for some heads to a file; returns the number of heads.
+    """Write the answers for some heads to a file, a link's file or a stream; returns the number of heads.
 
     Until it is complete, the output is TARGET.partial, and TARGET.progress records how many heads are done. Resuming
-    truncates the output to that point and continues. `about` holds the settings that must not change in between.
+    truncates the output to that point and continues. `about` holds all that must not change in between.
     """
-    output = Output(target, about, resume)
+    if is_stream(target):
+        if resume:
+            raise HireError("cannot be resumed: it is not a file", file=target, remedy="leave out --resume")
+        return _write(relation, heads, question, form, StreamOutput(target))
+    target = target.resolve()  # replace what a link points to, not the link
+    with explain_os_errors(target):
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    with locked(target.with_name(f"{target.name}.lock"), target):
+        return _write(relation, heads, question, form, Output(target, about, resume))
+
+
+def _write(
+    relation: TaughtRelation, heads: Heads, question: Question, form: Writer, output: Output | StreamOutput
+) -> int:
     output.skip(heads)
     with track("Predicting", heads.count(), before=output.heads) as advance, output:
         if not output.size:
@@ -162,105 +197,20 @@ def write_answers(
     return output.heads
 
 
-class Output:
-    """An incomplete output beside its target, and a record of its progress."""
-
-    def __init__(self, target: Path, about: dict[str, Any], resume: bool) -> None:
-        self.target = target
-        self.partial = target.with_name(f"{target.name}.partial")
-        self.progress = target.with_name(f"{target.name}.progress")
-        self.about = about
-        self.heads = self.size = 0
-        self.digest = hashlib.sha256()  # of the finished heads
-        self.expected: str | None = None
-        self.recorded = time.monotonic()
-        if self.interrupted(target):
-            if not resume:
-                raise HireError(
-                    "was interrupted",
-                    file=target,
-                    remedy="run again with --resume to continue, "
-                    f"or delete {self.progress.name} and {self.partial.name} to start over",
-                )
-            self._read()
-
-    def _read(self) -> None:
-        try:
-            record = json.loads(self.progress.read_text("utf-8"))
-            self.heads, self.size, self.expected = int(record["heads"]), int(record["bytes"]), str(record["sha256"])
-            about = dict(record["about"])
-            if self.heads < 0 or self.size < 0:
-                raise ValueError("a negative count")
-            whole = self.partial.stat().st_size >= self.size
-        except (OSError, ValueError, OverflowError, KeyError, TypeError, RecursionError) as error:
-            raise HireError(f"is damaged ({error})", file=self.progress, remedy="delete it to start over") from error
-        if not whole:
-            raise HireError("is shorter than it was", file=self.partial, remedy="delete it to start over")
-        changed = [key for key in self.about if about.get(key) != self.about[key]]
-        if changed:
-            raise HireError(
-                f"was started with different settings: {', '.join(changed)}",
-                file=self.target,
-                remedy="use the same settings, or choose another -o",
-            )
-
-    @staticmethod
-    def interrupted(target: Path) -> bool:
-        """Whether an output is incomplete."""
-        return all(target.with_name(target.name + suffix).exists() for suffix in (".partial", ".progress"))
-
-    def skip(self, heads: Heads) -> None:
-        """Skip the finished heads; an error if they have changed."""
-        for _, name in islice(heads, self.heads):
-            self.digest.update(name.encode() + b"\n")
-        if self.expected is not None and self.digest.hexdigest() != self.expected:
-            raise HireError(
-                f"the first {self.heads:,} heads have changed",
-                file=self.target,
-                remedy="use the same heads, or choose another -o",
-            )
-
-    def __enter__(self) -> None:
-        with explain_os_errors(self.partial):
-            self.stream = self.partial.open("r+b" if self.size else "wb")
-            self.stream.truncate(self.size)
-            self.stream.seek(self.size)
-        self._record()
-
-    def __exit__(self, *_exception: object) -> None:
-        try:
-            self._record()
-        finally:
-            self.stream.close()
-
-    def write(self, text: str, head: str | None = None) -> None:
-        """Append the lines of a head, or a header."""
-        content = text.encode("utf-8", "backslashreplace")
-        with explain_os_errors(self.partial):
-            self.stream.write(content)
-        self.size += len(content)
-        if head is not None:
-            self.digest.update(head.encode() + b"\n")
-            self.heads += 1
-        if time.monotonic() - self.recorded > SECONDS_BETWEEN_RECORDS:
-            self._record()
-
-    def _record(self) -> None:
-        """Record the progress, once the output is on disk."""
-        with explain_os_errors(self.partial):
-            self.stream.flush()
-            os.fsync(self.stream.fileno())
-        record = {"heads": self.heads, "bytes": self.size, "sha256": self.digest.hexdigest(), "about": self.about}
-        write_json(self.progress, record)
-        self.recorded = time.monotonic()
-
-    def finish(self) -> None:
-        """Turn the complete output into the target."""
-        with explain_os_errors(self.target):
-            self.partial.replace(self.target)
-            self.progress.unlink()
-
-
-def fingerprint_of(pairs: Iterable[Any]) -> str:
-    """A short checksum of JSON data."""
-    return hashlib.sha256(json.dumps(list(pairs)).encode()).hexdigest()[:16]
+def dependencies(relation: TaughtRelation) -> dict[str, str]:
+    """Checksums of all that the answers of a taught relation depend on, besides weights and settings of the run."""
+    dataset = relation.owner.dataset
+    graph = dataset.graph
+    arrays = [graph.entities.text, graph.entities.offsets, graph.relations.text, graph.relations.offsets]
+    arrays += [graph.triples, dataset.facts.keys, dataset.task_pairs, dataset.task_relations]
+    if graph.labels is not None:
+        arrays += [graph.labels.text, graph.labels.offsets]
+    if graph.types is not None:
+        arrays += [graph.types.names.text, graph.types.offsets, graph.types.members]
+    calibrations = {str(k): found.to_dict() for k, found in relation.owner.calibrations.items()}
+    return {
+        "version": __version__,
+        "graph": checksum_of(np.ascontiguousarray(array) for array in arrays),
+        "references": checksum_of([np.ascontiguousarray(relation.references)]),
+        "calibration": checksum_of([json.dumps(calibrations, sort_keys=True).encode()]),
+    }

@@ -14,7 +14,7 @@ from hire.evaluation.calibration import CHECKED, Calibration, Outcomes, fit, for
 from hire.inference.model import TrainedModel, load
 from hire.inference.relation import TaughtRelation
 from hire.progress import track
-from hire.training.run import write_calibration
+from hire.training.run import exclusive_run, write_calibration
 from hire.util.arrays import IntArray, positions_in
 from hire.util.randomness import random_stream
 
@@ -44,15 +44,16 @@ def calibrate(
 
 def calibrate_new(run: Path, dataset: str | Path | None = None, *, device: str = "auto") -> bool:
     """Calibrate a new run quickly, unless it is already calibrated; returns whether it is calibrated now."""
-    trained = load(run, dataset, device=device)
-    if trained.calibrations:
+    with exclusive_run(run):
+        trained = load(run, dataset, device=device)
+        if trained.calibrations:
+            return True
+        try:
+            shots = possible_shots(trained, "dev", SHOTS)
+        except HireError:  # no dev task is large enough: training and prediction can do without
+            return False
+        calibrate(trained, run, shots, draws=1)
         return True
-    try:
-        shots = possible_shots(trained, "dev", SHOTS)
-    except HireError:  # no dev task is large enough: training and prediction can do without
-        return False
-    calibrate(trained, run, shots, draws=1)
-    return True
 
 
 def check(

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from hire.data.dataset import FewShotDataset
 from hire.data.open import open_dataset
 from hire.errors import HireError
 from hire.evaluation.calibration import Calibration
+from hire.inference.answers import Direction, Match
 from hire.inference.candidates import CandidateFinder
 from hire.inference.relation import TaughtRelation
 from hire.inference.search import EntityNames
@@ -26,15 +26,6 @@ from hire.util.arrays import IntArray
 from hire.util.tensors import device_named
 
 RECENT = 16  # relations that were taught last are kept: an accepted pair often leads back to one of them
-
-Direction = Literal["out", "in"]
-
-
-class Match(NamedTuple):
-    """An entity that was found."""
-
-    entity: str
-    label: str  # the id again if it has none
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,7 +50,7 @@ class TrainedModel:
     @cached_property
     def names(self) -> EntityNames:
         """The entities by id or label."""
-        return EntityNames(self.dataset.graph)
+        return EntityNames(self.dataset.graph, self.dataset.mapped.check)
 
     @cached_property
     def _candidate_finder(self) -> CandidateFinder:

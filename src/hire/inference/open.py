@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import torch
@@ -10,7 +11,8 @@ from hire.data.open import open_graph
 from hire.evaluation.calibration import calibrations_in
 from hire.inference.model import TrainedModel, load
 from hire.systems.path.pretrained import about, fingerprint, pretrained
-from hire.training.run import CONFIG, weights_fingerprint
+from hire.training.run import CONFIG, read_config, weights_fingerprint
+from hire.util.checksums import checksum_of
 from hire.util.tensors import device_named
 
 
@@ -30,5 +32,9 @@ def open_model(
 
 
 def fingerprint_of_model(source: str | Path) -> str:
-    """Which weights answer: those of a run, or the pre-trained ones."""
-    return weights_fingerprint(Path(source)) if (Path(source) / CONFIG).exists() else fingerprint()
+    """Which weights answer, with which settings: those of a run, or the pre-trained ones."""
+    if not (Path(source) / CONFIG).exists():
+        return fingerprint()
+    config = read_config(Path(source))
+    settings = json.dumps([config["system"], config["settings"], config["teaching"]], sort_keys=True)
+    return checksum_of([weights_fingerprint(Path(source)).encode(), settings.encode()])

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hire.errors import HireError
 from hire.evaluation.calibration import Calibration, for_shots
+from hire.inference.answers import UNNAMED, Answer, HeadAnswer
 from hire.inference.explain import Explanation, find_evidence
 from hire.systems.base import no_pairs
 from hire.util.arrays import IntArray, positions_in
@@ -25,28 +26,12 @@ from hire.util.arrays import IntArray, positions_in
 if TYPE_CHECKING:
     from hire.inference.model import TrainedModel
 
-UNNAMED = "taught"  # the name of a relation that was given none
 SCORES_AT_ONCE = 1 << 22  # bounds the memory for many heads
 ENTITIES_AT_ONCE = 1 << 17  # bounds the memory for many candidates
 HEADS_AT_ONCE = 256
 KEPT_HEADS, KEPT_CANDIDATES = 8, 50_000  # heads whose scores are kept, unless there are more candidates
 
 Scores = NDArray[np.float32]
-
-
-class Answer(NamedTuple):
-    """One suggested tail."""
-
-    tail: str
-    score: float  # more is better; comparable between answers of one relation
-    confidence: float | None = None  # the probability that it is right; None if the run is not calibrated
-
-
-class HeadAnswer(NamedTuple):
-    """One suggested head."""
-
-    head: str
-    score: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -271,6 +256,8 @@ class TaughtRelation:
 
     def _score(self, heads: IntArray, tails: IntArray) -> Scores:
         scores: Scores = self.owner.system.score(self.state, heads, tails).numpy()
+        if np.isnan(scores).any():
+            raise HireError("the model gives scores that are not numbers", remedy="train again")
         return scores
 
 

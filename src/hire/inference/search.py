@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import chain
@@ -18,14 +18,21 @@ from hire.util.arrays import IntArray
 MAX_MATCHES = 500  # ranked by how well they match
 MAX_COMPARED = 2_000  # names compared with a misspelt one
 MIN_SIMILARITY = 0.6  # from 0 to 1, of a near match
+OF_A_WORD = 0.95  # a word that is as similar as a whole name counts a little less
+WORD = re.compile(r"[^\W_]+")
 WORD_STARTS = (" ", ":", "/", "#", "-")
+
+
+class UnknownEntityError(HireError):
+    """No entity has this name."""
 
 
 class EntityNames:
     """Search over the names (ids in the source) and labels of entities; the index is built at the first search."""
 
-    def __init__(self, graph: KnowledgeGraph) -> None:
+    def __init__(self, graph: KnowledgeGraph, check: Callable[[], None] = lambda: None) -> None:
         self.graph = graph
+        self.check = check  # called before every lookup: whoever asks for anything asks by name
 
     @cached_property
     def _ids(self) -> _Text:
@@ -41,6 +48,7 @@ class EntityNames:
 
     def id(self, name: str) -> int:
         """The id of the entity with a name or, failing that, a label; an error with suggestions if there is none."""
+        self.check()
         found = self.graph.entities.find(name)
         if found is not None:
             return found
@@ -54,17 +62,18 @@ class EntityNames:
         near = [entities[entity] for entity in self.search(name, 10)]
         near.sort(key=lambda other: -SequenceMatcher(None, name, other).ratio())
         remedy = f"did you mean {' or '.join(map(repr, near[:3]))}?" if near else "use the id or label of an entity"
-        raise HireError(f"unknown entity {name!r}", remedy=remedy)
+        raise UnknownEntityError(f"unknown entity {name!r}", remedy=remedy)
 
     def ids(self, names: Sequence[str]) -> IntArray:
         """The ids of many entities by name or label; an error for the first unknown one."""
+        self.check()
         found = self.graph.entities.ids(names)
         for i in np.flatnonzero(found < 0):
             found[i] = self.id(names[int(i)])
         return found
 
     def _with_label(self, label: str) -> list[int]:
-        if self._labels is None or not _folded(label):
+        if self._labels is None or not label.strip():
             return []
         found = self._labels.containing(f"\n{_folded(label)}\n", MAX_MATCHES)
         return [entity for entity in found if self.graph.label(entity) == label] or found
@@ -74,7 +83,8 @@ class EntityNames:
 
         Equally good matches are sorted by degree, highest first. If nothing matches, entities with similar names.
         """
-        wanted = _folded(text)
+        self.check()
+        wanted = _folded(text.strip())
         if not wanted or k < 1:
             return []
         ranks: dict[int, int] = {}
@@ -90,7 +100,7 @@ class EntityNames:
         return sorted(ranks, key=order)[:k] or self._near(wanted)[:k]
 
     def _near(self, wanted: str) -> list[int]:
-        """Entities whose name or label, or its last part, is similar to a text.
+        """Entities whose name or label, or its last part, or a word of it, is similar to a text.
 
         Candidates contain one half of the text or, if there are none, one third: a text with one typo has an intact
         half, one with two typos an intact third.
@@ -103,10 +113,12 @@ class EntityNames:
                 containing = (text.containing(piece, MAX_COMPARED) for piece in pieces if len(piece) > 1)
                 for entity in set(chain.from_iterable(containing)):
                     name = text.name(entity)
-                    for part in {name, re.split("[:/#]", name)[-1]}:
+                    whole = {name, re.split("[:/#]", name)[-1]}
+                    for part in whole.union(WORD.findall(name)):
                         matcher.set_seq1(part)
                         if matcher.real_quick_ratio() > MIN_SIMILARITY and matcher.quick_ratio() > MIN_SIMILARITY:
-                            similarity[entity] = max(similarity.get(entity, 0.0), matcher.ratio())
+                            ratio = matcher.ratio() * (1.0 if part in whole else OF_A_WORD)
+                            similarity[entity] = max(similarity.get(entity, 0.0), ratio)
             near = [entity for entity, ratio in similarity.items() if ratio > MIN_SIMILARITY]
             if near:
                 return sorted(near, key=lambda entity: (-similarity[entity], entity))
@@ -157,4 +169,4 @@ class _Text:
 
 
 def _folded(text: str) -> str:
-    return text.strip().lower().replace("_", " ").replace("\n", " ")
+    return text.lower().replace("_", " ").replace("\n", " ")

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from starlette.exceptions import HTTPException
 
 from hire.errors import HireError
+from hire.service.problems import MEDIA_TYPE, problem
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -28,7 +29,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 # These show nothing of the data, and a browser sends no token when it opens a page.
-OPEN_PATHS = ("/", "/page.css", "/page.js", "/favicon.ico", "/health", "/docs", "/openapi.json")
+OPEN_PATHS = frozenset({"/favicon.ico", "/health", "/docs", "/openapi.json"})  # and the files of the page
+# Streams, which may last: events, and predictions for many heads.
+ENDLESS, STREAMED = ("/v1/events",), "/predictions"
+SHARED = "/v1/reconcile"
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)  # seconds
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -130,8 +134,18 @@ class TooLargeError(HTTPException):
 class Guard:
     """Passes on only requests that the application should answer, and adds security headers to every response."""
 
-    def __init__(self, app: App, *, limits: Limits, metrics: Metrics, token: str | None, host: str) -> None:
+    def __init__(
+        self,
+        app: App,
+        *,
+        limits: Limits,
+        metrics: Metrics,
+        token: str | None,
+        host: str,
+        open_paths: frozenset[str] = OPEN_PATHS,
+    ) -> None:
         self.app = app
+        self.open_paths = open_paths
         self.limits = limits
         self.metrics = metrics
         self.token = None if token is None else token.encode()
@@ -158,7 +172,8 @@ class Guard:
             if refusal is not None:
                 await refuse(guarded_send, *refusal)
                 return
-            async with asyncio.timeout(self.limits.seconds):
+            endless = scope["path"] in ENDLESS or scope["path"].endswith(STREAMED)
+            async with asyncio.timeout(None if endless else self.limits.seconds):
                 await self.app(scope, self._limited(receive), guarded_send)
         except TimeoutError:
             if not status:
@@ -175,7 +190,7 @@ class Guard:
                 await refuse(guarded_send, 500, "internal error", "see the log of hire serve")
         finally:
             route = getattr(scope.get("route"), "path", "other")
-            method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST", "DELETE") else "other"
+            method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST", "PATCH", "DELETE") else "other"
             self.metrics.count(method, route, status, time.perf_counter() - start)
 
     def _refusal(self, scope: MutableMapping[str, Any]) -> tuple[int, str, str] | None:
@@ -185,9 +200,9 @@ class Guard:
         if self.hosts is not None and _host_name(host) not in self.hosts:
             return 421, "this host name is not served", "open http://127.0.0.1 or http://localhost instead"
         origin = headers.get("origin")
-        if origin is not None and urlsplit_host(origin) != host:
+        if origin is not None and urlsplit_host(origin) != host and not self._shares(scope["path"], origin):
             return 403, "requests from pages of other sites are refused", "open the service's own page"
-        if self.token is not None and scope["path"] not in OPEN_PATHS:
+        if self.token is not None and scope["path"] not in self.open_paths:
             kind, _, given = headers.get("authorization", "").partition(" ")
             right = hmac.compare_digest(given.strip().encode("latin-1"), self.token)
             if kind.lower() != "bearer" or not right:
@@ -197,6 +212,11 @@ class Guard:
             error = TooLargeError(self.limits.body_bytes)
             return error.status_code, error.detail, error.remedy
         return None
+
+    def _shares(self, path: str, origin: str) -> bool:
+        """Whether a path answers a page of this machine that another program serves, as OpenRefine does."""
+        name = _host_name(urlsplit_host(origin) or "")
+        return path.startswith(SHARED) and self.hosts is not None and name is not None and is_loopback(name)
 
     def _limited(self, receive: Receive) -> Receive:
         received = 0
@@ -213,9 +233,9 @@ class Guard:
 
 
 async def refuse(send: Send, status: int, error: str, remedy: str) -> None:
-    """Answer with an error as JSON."""
-    body = json.dumps({"error": error, "remedy": remedy}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    """Answer with an error."""
+    body = json.dumps(problem(status, error, remedy)).encode()
+    headers = [(b"content-type", MEDIA_TYPE.encode()), (b"content-length", str(len(body)).encode())]
     if status == 503:
         headers.append((b"retry-after", b"1"))
     if status == 401:

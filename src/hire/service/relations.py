@@ -1,204 +1,222 @@
-"""What the service does, without HTTP: relations are taught, judged, queried, and kept in a store."""
+"""Taught relations as they are stored: what they are called, what they are for, and their references."""
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
+import json
+import sqlite3
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from hire.errors import HireError
-from hire.inference.model import TrainedModel
-from hire.inference.relation import TaughtRelation
-from hire.service.store import Kind, Pair, RelationStore, StoredRelation
-from hire.util.cache import SizedCache, text_bytes
+from hire.service.store import Row, Store, new_id, now
+
+Pair = tuple[str, str]  # head, tail
 
 MAX_RELATIONS = 10_000
-MAX_PAIRS = 10_000  # of one relation
-MAX_ADAPTED = 64  # relations the model stays adapted to; others are adapted to again when they are queried
-MAX_SEARCH_BYTES = 32 << 20  # of cached searches
-MOST_REASONS = 5  # rules of an explanation, and as many shared tuples
-EXAMPLE_REFERENCES, EXAMPLE_HEADS = 3, 5
+MAX_PAIRS = 1_000  # references of one relation
 
 
-class UnknownRelationError(HireError):
-    """There is no relation with this id."""
+class NotFoundError(HireError):
+    """There is no such thing."""
 
 
-class RelationService:
-    """Relations by id over one model; safe to call from several threads."""
+class StaleError(HireError):
+    """A change was based on an older version."""
 
-    def __init__(self, model: TrainedModel, store: RelationStore) -> None:
-        self.model = model
+
+class ConflictError(HireError):
+    """A change contradicts what was decided since."""
+
+    def __init__(self, message: str, *, remedy: str, entry: dict[str, Any] | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.entry = entry
+
+
+@dataclass(frozen=True)
+class StoredRelation:
+    """A taught relation and its references, in the order they were given."""
+
+    id: str
+    name: str
+    predicate: str | None
+    graph: str | None
+    scope: dict[str, Any]
+    candidates: list[str] | None
+    version: int
+    created: str
+    by: str
+    references: tuple[Pair, ...]
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A relation that is about to be taught."""
+
+    name: str
+    references: Sequence[Pair]
+    predicate: str | None = None
+    scope: dict[str, Any] | None = None
+    candidates: list[str] | None = None
+    graph: str | None = None
+    by: str = "anonymous"
+
+
+class RelationTable:
+    """Relations by id; each change is told to those who listen."""
+
+    def __init__(self, store: Store) -> None:
         self.store = store
-        self._relations = {relation.id: relation for relation in store.all()}
-        self._adapted: OrderedDict[str, tuple[StoredRelation, TaughtRelation]] = OrderedDict()
-        self._changing = threading.Lock()  # one change at a time, so that none starts from a stale state
-        self._ready = threading.Lock()  # guards the dictionaries; never held while the model adapts
-        # One at a time of each kind: threads that compute at once wait for one another, and none is done sooner.
-        self._answering, self._explaining = threading.Lock(), threading.Lock()
-        self.search = SizedCache(self._search, MAX_SEARCH_BYTES, _bytes_of)  # typing repeats the same beginnings
-        self.model.search("a", 1)  # builds the search index now, not at the first request
 
-    def relations(self) -> list[StoredRelation]:
-        """All relations, in the order they were taught."""
-        with self._ready:
-            return list(self._relations.values())
-
-    def relation(self, relation_id: str) -> StoredRelation:
-        """The relation with this id."""
-        with self._ready:
-            found = self._relations.get(relation_id)
-        if found is None:
-            raise UnknownRelationError(
-                f"there is no relation {relation_id!r}",
-                remedy="it may have been deleted; list the relations to see which exist",
-            )
-        return found
-
-    def teach(self, name: str, references: Sequence[Pair]) -> StoredRelation:
-        """Adapt the model to a new relation and save it."""
-        pairs = [self._resolved(pair) for pair in references]
-        with self._changing:
-            if len(self._relations) >= MAX_RELATIONS:
+    def add(self, draft: Draft) -> StoredRelation:
+        """Save a new relation."""
+        relation = new_id()
+        with self.store.changing() as connection:
+            if self.count() >= MAX_RELATIONS:
                 raise HireError(f"there are already {MAX_RELATIONS:,} relations", remedy="delete some first")
-            draft = StoredRelation("", name, dict.fromkeys(pairs, "reference"))
-            adapted = self._adapt(draft)
-            relation = self.store.add(name, draft.pairs)
-            self._keep(relation, adapted)
-        return relation
+            scope, candidates = draft.scope or {"kind": "similar"}, draft.candidates
+            connection.execute(
+                "INSERT INTO relations (id, name, predicate, graph, scope, candidates, created, by) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    relation,
+                    draft.name,
+                    draft.predicate,
+                    draft.graph,
+                    json.dumps(scope),
+                    None if candidates is None else json.dumps(candidates),
+                    now(),
+                    draft.by,
+                ),
+            )
+            _insert_pairs(connection, relation, draft.references)
+            self._tell(relation, 1, "created")
+        return self.get(relation)
 
-    def judge(self, relation_id: str, head: str, tail: str, kind: Kind | None) -> StoredRelation:
-        """Accept a pair as a new reference, reject it, or, with None, withdraw the verdict on it."""
-        pair = self._resolved((head, tail))
-        with self._changing:
-            before = self.relation(relation_id)
-            if kind == "accepted" and before.pairs.get(pair) == "reference":
-                return before
-            relation = before.with_pair(pair, kind)
-            if len(relation.pairs) > MAX_PAIRS:
-                raise HireError(f"the relation already has {MAX_PAIRS:,} pairs", remedy="withdraw some verdicts first")
-            if not relation.of_kind("reference") and not relation.of_kind("accepted"):
-                raise HireError("the relation would have no references left", remedy="accept another pair first")
-            adapted = self._adapt(relation)
-            self.store.set_kind(relation_id, pair, kind)
-            self._keep(relation, adapted)
-        return relation
+    def count(self) -> int:
+        """The number of relations."""
+        with self.store.reading() as connection:
+            (count,) = connection.execute("SELECT count(*) FROM relations WHERE deleted IS NULL").fetchone()
+        return int(count)
 
-    def delete(self, relation_id: str) -> None:
-        """Delete a relation."""
-        with self._changing:
-            self.relation(relation_id)
-            self.store.delete(relation_id)
-            with self._ready:
-                del self._relations[relation_id]
-                self._adapted.pop(relation_id, None)
+    def get(self, relation: str) -> StoredRelation:
+        """The relation with this id."""
+        with self.store.reading() as connection:
+            row = connection.execute("SELECT * FROM relations WHERE id = ? AND deleted IS NULL", (relation,)).fetchone()
+            if row is None:
+                raise NotFoundError(
+                    f"there is no relation {relation!r}",
+                    remedy="it may have been deleted; list the relations to see which exist",
+                )
+            return _stored(connection, row)
 
-    def answers(
-        self, relation_id: str, head: str, k: int, known: bool, threshold: float | None
-    ) -> list[dict[str, Any]]:
-        """The predicted tails of a head, best first, with labels and whether the dataset contains the fact."""
-        relation = self._taught(relation_id)
-        (head, _) = self._resolved((head, head))
-        graph, facts = self.model.dataset.graph, self.model.dataset.facts
-        same = graph.relations.find(self.relation(relation_id).name)
-        given = {int(tail) for tail in facts.tails(graph.entities.id(head), same)} if same is not None else set()
-        with self._answering:
-            answers = relation.predict(head, k, known=known, threshold=threshold)
-        found = []
-        for answer in answers:
-            tail = graph.entities.id(answer.tail)
-            found.append(
-                {
-                    "tail": answer.tail,
-                    "label": graph.label(tail),
-                    "score": answer.score,
-                    "confidence": answer.confidence,
-                    "known": tail in given,
-                }
+    def named(self, name: str) -> StoredRelation:
+        """The relation with this id or, if just one has it, this name."""
+        with self.store.reading() as connection:
+            rows = connection.execute(
+                "SELECT * FROM relations WHERE (id = ? OR name = ?) AND deleted IS NULL", (name, name)
+            ).fetchall()
+            if len(rows) == 1:
+                return _stored(connection, rows[0])
+        if rows:
+            ids = " or ".join(row["id"] for row in rows[:3])
+            raise NotFoundError(f"several relations are called {name!r}", remedy=f"give the id of one of them: {ids}")
+        known = ", ".join(relation.name for relation, _ in self.page(5))
+        remedy = f"there are {known}" if known else "teach one with hire serve first"
+        raise NotFoundError(f"there is no relation {name!r}", remedy=remedy)
+
+    def page(self, limit: int, before: int | None = None) -> list[tuple[StoredRelation, int]]:
+        """At most so many relations with their numbers, newest first, taught before the one with a number."""
+        with self.store.reading() as connection:
+            rows = connection.execute(
+                "SELECT * FROM relations WHERE deleted IS NULL AND (? IS NULL OR number < ?) "
+                "ORDER BY number DESC LIMIT ?",
+                (before, before, limit),
+            ).fetchall()
+            return [(_stored(connection, row), row["number"]) for row in rows]
+
+    def change(self, relation: str, fields: dict[str, Any], expected: int | None = None) -> StoredRelation:
+        """Change the name, the predicate or the scope of a relation."""
+        with self.store.changing() as connection:
+            before = self._checked(relation, expected)
+            values = {"name": before.name, "predicate": before.predicate, "scope": before.scope} | fields
+            connection.execute(
+                "UPDATE relations SET name = ?, predicate = ?, scope = ? WHERE id = ?",
+                (values["name"], values["predicate"], json.dumps(values["scope"]), relation),
+            )
+            self._advance(connection, relation)
+            return self.get(relation)
+
+    def add_references(self, relation: str, pairs: Sequence[Pair], expected: int | None = None) -> StoredRelation:
+        """Add references to a relation; those it has already stay as they are."""
+        with self.store.changing() as connection:
+            self._checked(relation, expected)
+            _insert_pairs(connection, relation, pairs)
+            self._advance(connection, relation)
+            return self.get(relation)
+
+    def remove_reference(self, relation: str, pair: Pair, expected: int | None = None) -> StoredRelation:
+        """Remove a reference, unless it is the last."""
+        with self.store.changing() as connection:
+            before = self._checked(relation, expected)
+            if pair not in before.references:
+                raise NotFoundError(f"{pair[0]!r} and {pair[1]!r} are not a reference", remedy="reload the references")
+            if len(before.references) == 1:
+                raise ConflictError("the relation would have no references left", remedy="add another reference first")
+            connection.execute("DELETE FROM pairs WHERE relation = ? AND head = ? AND tail = ?", (relation, *pair))
+            self._advance(connection, relation)
+            return self.get(relation)
+
+    def delete(self, relation: str, expected: int | None = None) -> None:
+        """Delete a relation, its queue and its suggestions; the log of its verdicts stays."""
+        with self.store.changing() as connection:
+            before = self._checked(relation, expected)
+            connection.execute("UPDATE relations SET deleted = ? WHERE id = ?", (now(), relation))
+            for table in ("heads", "suggestions", "judged"):
+                connection.execute(f"DELETE FROM {table} WHERE relation = ?", (relation,))
+            connection.execute(
+                "UPDATE jobs SET state = 'cancelled', ended = ? WHERE relation = ? AND state IN ('queued', 'running')",
+                (now(), relation),
+            )
+            self._tell(relation, before.version + 1, "deleted")
+
+    def _checked(self, relation: str, expected: int | None) -> StoredRelation:
+        found = self.get(relation)
+        if expected is not None and found.version != expected:
+            raise StaleError(
+                f"the relation has changed: it is at version {found.version}, not {expected}",
+                remedy="reload it, then change it again",
             )
         return found
 
-    def explanation(self, relation_id: str, head: str, tail: str) -> dict[str, Any]:
-        """Why a tail is predicted for a head."""
-        relation = self._taught(relation_id)
-        with self._explaining:
-            return relation.explain(head, tail, most=MOST_REASONS).to_dict()
+    def _advance(self, connection: sqlite3.Connection, relation: str) -> None:
+        connection.execute("UPDATE relations SET version = version + 1 WHERE id = ?", (relation,))
+        self._tell(relation, self.get(relation).version, "changed")
 
-    def _search(self, text: str, k: int) -> list[dict[str, str]]:
-        """Entities that match a text."""
-        return [{"entity": match.entity, "label": match.label} for match in self.model.search(text, k)]
-
-    def label(self, entity: str) -> str:
-        """The label of an entity; its id if it has no label or is not in this dataset."""
-        graph = self.model.dataset.graph
-        if graph.labels is None:
-            return entity
-        entity_id = graph.entities.find(entity)
-        return entity if entity_id is None else graph.label(entity_id)
-
-    def examples(self) -> list[dict[str, Any]]:
-        """Dev and test relations to try: their first pairs as references, and heads to ask about."""
-        entities = self.model.dataset.graph.entities
-        found = []
-        for task in self.model.dataset.tasks:
-            if task.split == "train" or len(task.pairs) <= EXAMPLE_REFERENCES:
-                continue
-            heads = list(dict.fromkeys(task.pairs[EXAMPLE_REFERENCES:, 0].tolist()))[:EXAMPLE_HEADS]
-            references = task.pairs[:EXAMPLE_REFERENCES].tolist()
-            found.append(
-                {
-                    "name": task.name,
-                    "split": task.split,
-                    "references": [(entities[head], entities[tail]) for head, tail in references],
-                    "heads": [entities[head] for head in heads],
-                }
-            )
-        return found
-
-    def _resolved(self, pair: Pair) -> Pair:
-        """A pair of entity ids from ids or labels; an error if one is unknown."""
-        entities = self.model.dataset.graph.entities
-        head, tail = (entities[self.model.names.id(name)] for name in pair)
-        return head, tail
-
-    def _taught(self, relation_id: str) -> TaughtRelation:
-        relation = self.relation(relation_id)
-        with self._ready:
-            found = self._adapted.get(relation_id)
-            if found is not None and found[0] is relation:
-                self._adapted.move_to_end(relation_id)
-                return found[1]
-        adapted = self._adapt(relation)
-        with self._ready:
-            if self._relations.get(relation_id) is relation:  # unless it was judged or deleted in the meantime
-                self._remember(relation, adapted)
-        return adapted
-
-    def _adapt(self, relation: StoredRelation) -> TaughtRelation:
-        true = [*relation.of_kind("reference"), *relation.of_kind("accepted")]
-        names = self.model.names
-        references, rejected = (
-            np.array([[names.id(name) for name in pair] for pair in some], np.int64).reshape(-1, 2)
-            for some in (true, relation.of_kind("rejected"))
-        )
-        adapted = self.model.taught(references, relation.name, rejected=rejected)
-        adapted.candidate_scores(references[:1, 0])  # so that the first query does not wait for it
-        return adapted
-
-    def _keep(self, relation: StoredRelation, adapted: TaughtRelation) -> None:
-        with self._ready:
-            self._relations[relation.id] = relation
-            self._remember(relation, adapted)
-
-    def _remember(self, relation: StoredRelation, adapted: TaughtRelation) -> None:
-        self._adapted[relation.id] = relation, adapted
-        self._adapted.move_to_end(relation.id)
-        while len(self._adapted) > MAX_ADAPTED:
-            self._adapted.popitem(last=False)
+    def _tell(self, relation: str, version: int, change: str) -> None:
+        self.store.emit("relation", relation, {"relation": relation, "version": version, "change": change})
 
 
-def _bytes_of(matches: list[dict[str, str]]) -> int:
-    return sum(300 + text_bytes(match["entity"]) + text_bytes(match["label"]) for match in matches)
+def _insert_pairs(connection: sqlite3.Connection, relation: str, pairs: Sequence[Pair]) -> None:
+    connection.executemany(
+        "INSERT OR IGNORE INTO pairs (relation, head, tail) VALUES (?, ?, ?)", [(relation, *pair) for pair in pairs]
+    )
+    (count,) = connection.execute("SELECT count(*) FROM pairs WHERE relation = ?", (relation,)).fetchone()
+    if count > MAX_PAIRS:
+        raise HireError(f"a relation has at most {MAX_PAIRS:,} references", remedy="a handful is enough")
+
+
+def _stored(connection: sqlite3.Connection, row: Row) -> StoredRelation:
+    pairs = connection.execute("SELECT head, tail FROM pairs WHERE relation = ? ORDER BY number", (row["id"],))
+    return StoredRelation(
+        row["id"],
+        row["name"],
+        row["predicate"],
+        row["graph"],
+        json.loads(row["scope"]),
+        None if row["candidates"] is None else json.loads(row["candidates"]),
+        row["version"],
+        row["created"],
+        row["by"],
+        tuple((head, tail) for head, tail in pairs),
+    )

@@ -1,141 +1,253 @@
-"""Taught relations in one SQLite file: a change that was confirmed survives any crash."""
+"""The state of a service in one SQLite file: what was confirmed survives any crash."""
 
 from __future__ import annotations
 
+import json
+import math
 import secrets
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, NamedTuple
 
 from hire.errors import HireError
+from hire.service.database import StateFile
+from hire.service.tables import SCHEMA, VERSION
 
-Kind = Literal["reference", "accepted", "rejected"]
-Pair = tuple[str, str]  # head, tail
-
-VERSION = 1
 SECONDS_TO_WAIT = 5.0  # while another process is writing
-SCHEMA = """
-CREATE TABLE relations (
-  number INTEGER PRIMARY KEY AUTOINCREMENT,
-  id TEXT NOT NULL UNIQUE,
-  name TEXT NOT NULL
-);
-CREATE TABLE pairs (
-  number INTEGER PRIMARY KEY AUTOINCREMENT,
-  relation TEXT NOT NULL REFERENCES relations (id) ON DELETE CASCADE,
-  head TEXT NOT NULL,
-  tail TEXT NOT NULL,
-  kind TEXT NOT NULL CHECK (kind IN ('reference', 'accepted', 'rejected')),
-  UNIQUE (relation, head, tail)
-);
-"""
+KEPT_EVENTS = 20_000
+KEPT_REQUESTS = 50_000
+AT_ONCE = 500  # names in one query
+
+Row = sqlite3.Row
 
 
-@dataclass(frozen=True)
-class StoredRelation:
-    """A taught relation: its references and the verdicts on other pairs, in the order they were given."""
+class StorageError(HireError):
+    """The state file cannot be read or written at the moment."""
 
-    id: str
-    name: str
-    pairs: dict[Pair, Kind] = field(default_factory=dict)
-
-    def of_kind(self, kind: Kind) -> list[Pair]:
-        """The pairs of one kind."""
-        return [pair for pair, of_pair in self.pairs.items() if of_pair == kind]
-
-    def with_pair(self, pair: Pair, kind: Kind | None) -> StoredRelation:
-        """The same relation with a pair of another kind or, with None, without the pair."""
-        pairs = {other: of_other for other, of_other in self.pairs.items() if other != pair}
-        return StoredRelation(self.id, self.name, pairs if kind is None else {**pairs, pair: kind})
+    def __init__(self, error: sqlite3.Error) -> None:
+        self.full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+        remedy = "free some space on the server, then try again" if self.full else "try again in a moment"
+        super().__init__("the disk is full" if self.full else "the state file cannot be read or written", remedy=remedy)
 
 
-class RelationStore:
-    """Relations by id; each change is on disk when its method returns."""
+class InProgressError(HireError):
+    """The same request is still being carried out."""
+
+
+class KeyReusedError(HireError):
+    """An idempotency key was used for another request."""
+
+
+class Recorded(NamedTuple):
+    """The response to a request, as it is recorded with its idempotency key."""
+
+    status: int
+    headers: dict[str, str]
+    body: str
+    replayed: bool = False
+
+
+class Store:
+    """One state file. Changes are on disk when they return; each thread reads by a connection of its own."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = threading.Lock()
-        with self._explained():
-            self._connection = sqlite3.connect(
-                path, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False
-            )
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.execute("PRAGMA foreign_keys = ON")
-        with self._changing():
+        self.changed: Callable[[], None] = lambda: None  # called after each change, from any thread
+        self._lock = threading.RLock()
+        self._depth = 0
+        self._local = threading.local()
+        self._readers: list[sqlite3.Connection] = []
+        self._running: set[str] = set()
+        self._file = StateFile(path)
+        try:
+            with self._file.explained():
+                self._connection = self._connect()
+                self._file.register(self._connection)
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("PRAGMA synchronous = FULL")
+                self._connection.execute("PRAGMA foreign_keys = ON")
+                self._prepare()
+                self._file.opened()
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False)
+        connection.row_factory = sqlite3.Row
+        connection.create_function("log2", 1, math.log2, deterministic=True)  # not every SQLite has it
+        return connection
+
+    def _prepare(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-            tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
             if version == 0 and not tables:
-                for statement in SCHEMA.split(";\n"):
+                for statement in _statements(SCHEMA):
                     self._connection.execute(statement)
+                self._file.create(self._connection)
                 self._connection.execute(f"PRAGMA user_version = {VERSION}")
             elif version != VERSION:
                 raise HireError(
                     "is not a file of taught relations, or was written by another version",
-                    file=path,
+                    file=self.path,
                     remedy="choose another file with --state",
                 )
+            else:
+                self._file.check(self._connection, SCHEMA)
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
 
     def close(self) -> None:
-        """Merge the write-ahead log into the file, and close it."""
+        """Merge the write-ahead log into the file, and close it, for another process to open."""
         with self._lock:
-            self._connection.close()
+            for reader in self._readers:
+                reader.close()
+            if hasattr(self, "_connection"):
+                self._connection.close()
+            self._file.close()
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            remedy = "check that it is writable, or choose another file with --state"
-            raise HireError(f"cannot be opened or written ({error})", file=self.path, remedy=remedy) from error
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection to read by. Within a change it is the one of the change, which sees what was changed."""
+        with _explained():
+            if self._depth and getattr(self._local, "changing", False):
+                yield self._connection
+                return
+            connection = getattr(self._local, "reader", None)
+            if connection is None:
+                connection = self._local.reader = self._connect()
+                connection.execute("PRAGMA query_only = ON")
+                self._readers.append(connection)  # not under the lock, which a writer may hold for long
+            yield connection
 
     @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._explained():
-            self._connection.execute("BEGIN IMMEDIATE")
+    def changing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction: all of it is on disk at the end, or nothing. One within another is part of it."""
+        with self._lock, _explained():
+            outermost = self._depth == 0
+            if outermost:
+                self._file.check_in_place()
+                self._connection.execute("BEGIN IMMEDIATE")
+                self._local.changing = True
+            self._depth += 1
             try:
                 yield self._connection
+                if outermost:
+                    self._connection.execute("COMMIT")
+                    self._file.settle(self._connection)
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                if outermost and self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
+            finally:
+                self._depth -= 1
+                if outermost:
+                    self._local.changing = False
+        if outermost:
+            self.changed()
 
-    def add(self, name: str, references: Iterable[Pair]) -> StoredRelation:
-        """Save a new relation."""
-        relation = StoredRelation(secrets.token_hex(8), name, dict.fromkeys(references, "reference"))
-        with self._changing() as connection:
-            connection.execute("INSERT INTO relations (id, name) VALUES (?, ?)", (relation.id, name))
-            connection.executemany(
-                "INSERT INTO pairs (relation, head, tail, kind) VALUES (?, ?, ?, ?)",
-                [(relation.id, *pair, kind) for pair, kind in relation.pairs.items()],
+    def emit(self, kind: str, relation: str | None, data: dict[str, Any]) -> None:
+        """Tell those who listen of a change, as part of it."""
+        with self.changing() as connection:
+            cursor = connection.execute(
+                "INSERT INTO events (relation, kind, data) VALUES (?, ?, ?)", (relation, kind, json.dumps(data))
             )
-        return relation
+            if cursor.lastrowid is not None and cursor.lastrowid % 1_000 == 0:
+                connection.execute("DELETE FROM events WHERE event <= ?", (cursor.lastrowid - KEPT_EVENTS,))
 
-    def set_kind(self, relation: str, pair: Pair, kind: Kind | None) -> None:
-        """Save the kind of a pair in place of its previous one; None removes the pair."""
-        with self._changing() as connection:
-            connection.execute("DELETE FROM pairs WHERE relation = ? AND head = ? AND tail = ?", (relation, *pair))
-            if kind is not None:
+    def once(self, key: str | None, fingerprint: str, work: Callable[[], Callable[[], Recorded]]) -> Recorded:
+        """Carry out a request, unless it was before with the same key: then return the recorded response.
+
+        `work` prepares what takes long, and returns the change itself; that is recorded with the key in a single
+        transaction, so that no crash can come between them.
+        """
+        if key is None:
+            return self._carry_out(work(), None, fingerprint)
+        with self._lock:
+            found = self._recorded(key, fingerprint)
+            if found is not None:
+                return found
+            if key in self._running:
+                raise InProgressError("the same request is still being carried out", remedy="try again in a second")
+            self._running.add(key)
+        try:
+            return self._carry_out(work(), key, fingerprint)
+        finally:
+            with self._lock:
+                self._running.discard(key)
+
+    def _carry_out(self, change: Callable[[], Recorded], key: str | None, fingerprint: str) -> Recorded:
+        with self.changing() as connection:
+            done = change()
+            if key is not None:
                 connection.execute(
-                    "INSERT INTO pairs (relation, head, tail, kind) VALUES (?, ?, ?, ?)", (relation, *pair, kind)
+                    "INSERT INTO requests (key, fingerprint, status, headers, body, at) VALUES (?, ?, ?, ?, ?, ?)",
+                    (key, fingerprint, done.status, json.dumps(done.headers), done.body, now()),
                 )
+        return done
 
-    def delete(self, relation: str) -> None:
-        """Delete a relation."""
-        with self._changing() as connection:
-            connection.execute("DELETE FROM relations WHERE id = ?", (relation,))
+    def _recorded(self, key: str, fingerprint: str) -> Recorded | None:
+        with self.reading() as connection:
+            row = connection.execute("SELECT * FROM requests WHERE key = ?", (key,)).fetchone()
+        if row is None:
+            return None
+        if row["fingerprint"] != fingerprint:
+            raise KeyReusedError("the idempotency key was used for another request", remedy="use a new key")
+        return Recorded(row["status"], json.loads(row["headers"]), row["body"], replayed=True)
 
-    def all(self) -> list[StoredRelation]:
-        """All relations, in the order they were taught."""
-        with self._lock, self._explained():
-            rows = self._connection.execute("SELECT id, name FROM relations ORDER BY number").fetchall()
-            found = {row[0]: StoredRelation(*row) for row in rows}
-            for relation, head, tail, kind in self._connection.execute(
-                "SELECT relation, head, tail, kind FROM pairs ORDER BY number"
-            ):
-                found[relation].pairs[head, tail] = kind
-        return list(found.values())
+    def forget_old_requests(self) -> None:
+        """Drop the recorded responses that nobody will ask for again."""
+        with self.changing() as connection:
+            connection.execute(
+                "DELETE FROM requests WHERE key IN (SELECT key FROM requests ORDER BY at DESC LIMIT -1 OFFSET ?)",
+                (KEPT_REQUESTS,),
+            )
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StorageError(error) from error
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script one by one; a trigger has semicolons within."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def now() -> str:
+    """The time as it is recorded."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def new_id() -> str:
+    """An id that nobody guesses."""
+    return secrets.token_hex(8)
+
+
+def in_parts(names: Iterable[str]) -> Iterator[list[str]]:
+    """Names in parts that are small enough for one query."""
+    remaining = iter(names)
+    while some := list(islice(remaining, AT_ONCE)):
+        yield some
+
+
+def marks(count: int) -> str:
+    """Placeholders for so many values."""
+    return ",".join("?" * count)

@@ -18,7 +18,7 @@ from hire.training.needs import check_embeddings
 from hire.training.run import fingerprint
 from hire.util.files import cache_directory
 from hire.util.settings import to_plain
-from hire.util.tensors import device_named, load_tensors, save_tensors
+from hire.util.tensors import device_named, load_tensors, load_tensors_and_metadata, save_tensors
 
 
 def embeddings_of(
@@ -76,12 +76,8 @@ def save_embeddings(path: Path, embeddings: Embeddings, dataset: FewShotDataset)
 
 def load_embeddings(path: Path, dataset: FewShotDataset, dimension: int) -> Embeddings:
     """Read embeddings that `save_embeddings` wrote; an error if they are of another graph, or too narrow."""
-    from safetensors import safe_open
-
-    tensors = load_tensors(path)
-    with safe_open(path, "pt") as opened:
-        of = (opened.metadata() or {}).get("fingerprint")
-    if of != fingerprint(dataset) or not {"entities", "relations"} <= tensors.keys():
+    tensors, about = load_tensors_and_metadata(path)
+    if about.get("fingerprint") != fingerprint(dataset) or not {"entities", "relations"} <= tensors.keys():
         raise HireError(f"has no embeddings of {dataset.name!r}", file=path, remedy="hire pretrain makes them")
     if min(tensors[name].shape[1] for name in ("entities", "relations")) < dimension:
         raise HireError(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from hire.errors import HireError
 from hire.optim.settings import SelectionSettings
@@ -23,7 +24,7 @@ from hire.sampling.ahead import drawn_ahead
 from hire.training.curves import curves_svg
 from hire.util.files import atomic_file
 from hire.util.memory import give_back_memory
-from hire.util.tensors import load_tensors, save_tensors
+from hire.util.tensors import load_tensors, load_tensors_and_metadata, save_tensors
 
 STATE, METRICS, CURVES = "state.safetensors", "metrics.jsonl", "curves.svg"
 SECONDS_BETWEEN_STATES = 60.0
@@ -111,18 +112,15 @@ class _History:
         self.losses: list[float] = []
 
     def resume(self, trainer: Trainer[Any, Any], path: Path) -> None:
-        tensors = load_tensors(path)
+        tensors, about = load_tensors_and_metadata(path)
         try:
             trainer.load_state(tensors)
             self.losses = tensors["losses"].tolist()
+            self.entries = json.loads(about["evaluations"])
         except (RuntimeError, KeyError, ValueError) as error:
             raise HireError(
                 "does not fit the settings of the run", file=path, remedy="delete it to train again"
             ) from error
-        metrics = path.with_name(METRICS)
-        if metrics.exists():
-            lines = metrics.read_text("utf-8").splitlines()
-            self.entries = [entry for entry in map(json.loads, lines) if entry["step"] <= trainer.step]
 
     @property
     def best(self) -> Entry:
@@ -150,6 +148,7 @@ class _History:
     def evaluate(self, trainer: Trainer[Any, Any]) -> None:
         if self.stage.evaluate is None:
             return
+        self._finite_state(trainer)
         loss = sum(self.losses) / max(1, len(self.losses))
         self.entries.append({"step": trainer.step, "loss": loss, "dev": self.stage.evaluate()})
         self.losses = []
@@ -165,15 +164,20 @@ class _History:
         path = self.stage.state
         if path is None:
             return
-        state = trainer.state()
-        if not all(bool(tensor.isfinite().all()) for tensor in state.values()):  # the next loss would tell
-            raise _diverged(f"the weights after step {trainer.step:,} are not finite", self.stage)
+        state = self._finite_state(trainer)
         if self.entries:
             with atomic_file(path.with_name(METRICS)) as partial:
                 partial.write_text("".join(json.dumps(entry) + "\n" for entry in self.entries), "utf-8")
             with atomic_file(path.with_name(CURVES)) as partial:
                 partial.write_text(curves_svg(self.entries), "utf-8")
-        save_tensors(path, state | {"losses": torch.tensor(self.losses, dtype=torch.float64)})
+        losses = {"losses": torch.tensor(self.losses, dtype=torch.float64)}
+        save_tensors(path, state | losses, {"evaluations": json.dumps(self.entries)})
+
+    def _finite_state(self, trainer: Trainer[Any, Any]) -> dict[str, Tensor]:
+        state = trainer.state()
+        if not all(bool(tensor.isfinite().all()) for tensor in state.values()):  # the next loss would tell
+            raise _diverged(f"the weights after step {trainer.step:,} are not finite", self.stage)
+        return state
 
 
 @contextmanager

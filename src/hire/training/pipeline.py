@@ -22,10 +22,20 @@ from hire.training.card import write_card
 from hire.training.embedding import embeddings_of, load_embeddings
 from hire.training.loop import STATE, Entry, Stage, train
 from hire.training.needs import check_training
-from hire.training.run import CONFIG, MEMBERS, MODEL, read_config, restore, run_config, save_system
+from hire.training.run import (
+    CONFIG,
+    MEMBERS,
+    MODEL,
+    exclusive_run,
+    read_config,
+    restore,
+    run_config,
+    save_system,
+)
 from hire.training.settings import RunSettings, preset
+from hire.util.checksums import write_record
 from hire.util.settings import items
-from hire.util.tensors import device_named, write_json
+from hire.util.tensors import device_named
 
 TENSORBOARD = "tensorboard"
 EVALUATED_SHOTS = (1, 3, 5)
@@ -49,35 +59,41 @@ def train_run(
     """
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
     run, settings, where = Path(run), settings or preset(), device_named(device)
-    dataset = open_dataset(source)
-    _check_dev(dataset)
-    check_training(dataset, settings.system, settings.settings)
-    config = run_config(dataset, str(source), settings, embeddings)
-    if resume:
-        _check_same(run, config)
-    elif (run / CONFIG).exists():
-        raise HireError(
-            "the run folder already exists", file=run, remedy="give --resume to continue it, or choose another folder"
-        )
-    elif run.exists() and not run.is_dir():
-        raise HireError("is a file", file=run, remedy="choose another folder for the run")
-    else:
-        run.mkdir(parents=True, exist_ok=True)
-        write_json(run / CONFIG, config)
-    workshop = Workshop(dataset, where, embeddings, deadline, threads, tensorboard)
     try:
-        result = workshop.train(run, settings.system, settings.settings)
+        with exclusive_run(run):  # from the first second: whatever is interrupted can be resumed
+            dataset = open_dataset(source)
+            _check_dev(dataset)
+            check_training(dataset, settings.system, settings.settings)
+            _begin(run, run_config(dataset, str(source), settings, embeddings), resume)
+            workshop = Workshop(dataset, where, embeddings, deadline, threads, tensorboard)
+            result = workshop.train(run, settings.system, settings.settings)
+            write_card(run, dataset, settings, result)
+            return result
     except HireError:
         if not resume:
             _remove_if_empty(run)
         raise
-    write_card(run, dataset, settings, result)
-    return result
+
+
+def _begin(run: Path, config: dict[str, Any], resume: bool) -> None:
+    """Write what a new run is, or check that a run that is resumed is the same."""
+    if (run / CONFIG).exists():
+        if not resume:
+            raise HireError(
+                "the run folder already exists",
+                file=run,
+                remedy="give --resume to continue it, or choose another folder",
+            )
+        _check_same(run, config)
+        return
+    if resume and any(not path.name.startswith(".") for path in run.iterdir()):
+        raise HireError("is not a run", file=run, remedy="hire train makes one")
+    write_record(run / CONFIG, config)  # resumed or not, it had not begun
 
 
 def _remove_if_empty(run: Path) -> None:
     """Take back a run folder in which nothing was trained yet."""
-    if any(path.is_file() and path.name != CONFIG for path in run.rglob("*")):
+    if not run.is_dir() or any(path.is_file() and path.name != CONFIG for path in run.rglob("*")):
         return
     (run / CONFIG).unlink(missing_ok=True)
     for folder in [*sorted((path for path in run.rglob("*") if path.is_dir()), reverse=True), run]:
@@ -137,6 +153,12 @@ class Workshop:
         finally:
             if writer is not None:
                 writer.close()
+        if not (folder / MODEL).exists():
+            raise HireError(
+                "is missing, though the training had come past its best step",
+                file=folder / MODEL,
+                remedy=f"delete {folder / STATE} to train again",
+            )
         return {**_best(entries), "finished": finished, "steps": trainer.step}
 
     def _without_training(self, folder: Path, kind: type[FewShotSystem], settings: Any) -> dict[str, Any]:

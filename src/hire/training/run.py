@@ -6,7 +6,6 @@ A system that is made of others has each of them in a folder of its own below `m
 from __future__ import annotations
 
 import hashlib
-import json
 import platform
 import subprocess
 from collections.abc import Iterator
@@ -27,12 +26,15 @@ from hire.systems.base import FewShotSystem
 from hire.systems.registry import package_of, system_class
 from hire.training.schema import check_config
 from hire.training.settings import RunSettings
-from hire.util.files import explain_os_errors
-from hire.util.tensors import load_tensors, save_tensors, write_json
+from hire.util.checksums import checksum_of, read_record, write_record
+from hire.util.files import explain_os_errors, flush_to_disk
+from hire.util.locks import locked
+from hire.util.tensors import TRAIN_AGAIN, load_tensors, recorded_checksum, save_tensors
 
 CONFIG, MODEL, CALIBRATION, MEMBERS = "config.json", "model.safetensors", "calibration.json", "members"
-FORMAT = 4
-SAMPLES, SAMPLE_BYTES = 64, 1 << 16  # of a file of weights: millions of entities are too much to read for a checksum
+LOCK = ".lock"
+FORMAT = 5
+CALIBRATE_AGAIN = "delete it; hire calibrate makes it anew"
 
 
 def fingerprint(dataset: FewShotDataset) -> str:
@@ -42,6 +44,19 @@ def fingerprint(dataset: FewShotDataset) -> str:
     for array in (graph.entities.text, graph.entities.offsets, graph.relations.text, graph.triples):
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
+
+
+@contextmanager
+def exclusive_run(run: Path) -> Iterator[None]:
+    """Make the folder of a run, if it is not there, and be the only one who writes into it."""
+    if run.exists() and not run.is_dir():
+        raise HireError("is a file", file=run, remedy="choose another folder for the run")
+    with explain_os_errors(run):
+        if not run.exists():
+            run.mkdir(parents=True, exist_ok=True)
+            flush_to_disk(run.parent)
+    with locked(run / LOCK, run):
+        yield
 
 
 def run_config(
@@ -88,17 +103,9 @@ def commit() -> str | None:
 def read_config(run: Path) -> dict[str, Any]:
     """What a run is."""
     path = run / CONFIG
-    try:
-        config: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        number = config["format"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise HireError(f"is not a run ({error})", file=run, remedy="hire train makes one") from error
-    if number != FORMAT:
-        raise HireError(
-            f"has format {number!r}; this version reads format {FORMAT}",
-            file=path,
-            remedy="train again with this version, or use the version that wrote it",
-        )
+    if not path.exists():
+        raise HireError("is not a run", file=run, remedy="hire train makes one")
+    config = read_record(path, TRAIN_AGAIN, FORMAT)
     check_config(config, path)
     return config
 
@@ -164,25 +171,17 @@ def _explain_misfit(path: Path) -> Iterator[None]:
 
 
 def weights_fingerprint(run: Path) -> str:
-    """Which weights a run has: a checksum of evenly spaced samples of their files."""
-    digest = hashlib.sha256()
+    """Which weights a run has: the checksum of the checksums that their files carry."""
     paths = sorted(run.rglob(MODEL))
     if not paths:
         raise HireError("has no weights yet", file=run, remedy="finish its training: hire train ... --resume")
-    for path in paths:
-        with explain_os_errors(path), path.open("rb") as stream:
-            size = path.stat().st_size
-            digest.update(str(size).encode())
-            for start in np.linspace(0, max(0, size - SAMPLE_BYTES), SAMPLES).astype(int).tolist():
-                stream.seek(start)
-                digest.update(stream.read(SAMPLE_BYTES))
-    return digest.hexdigest()
+    return checksum_of(recorded_checksum(path).encode() for path in paths)
 
 
 def write_calibration(run: Path, calibrations: dict[int, Calibration], about: dict[str, Any]) -> None:
     """Write what scores mean, for each number of references, and how it was found out."""
     content = {str(shots): calibration.to_dict() for shots, calibration in calibrations.items()}
-    write_json(run / CALIBRATION, {"weights": weights_fingerprint(run), "shots": content, **about})
+    write_record(run / CALIBRATION, {"weights": weights_fingerprint(run), "shots": content, **about})
 
 
 def read_calibration(run: Path) -> dict[int, Calibration]:
@@ -190,10 +189,10 @@ def read_calibration(run: Path) -> dict[int, Calibration]:
     path = run / CALIBRATION
     if not path.exists():
         return {}
+    content = read_record(path, CALIBRATE_AGAIN)
     try:
-        content = json.loads(path.read_text("utf-8"))
         if content["weights"] != weights_fingerprint(run):
             return {}
         return calibrations_in(content["shots"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise HireError(f"is not a calibration ({error})", file=path, remedy="hire calibrate makes it anew") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise HireError(f"is not a calibration ({error})", file=path, remedy=CALIBRATE_AGAIN) from error

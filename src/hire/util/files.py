@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import secrets
 import shutil
+import socket
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,8 @@ from numpy.typing import NDArray
 from hire.errors import HireError
 
 BLOCK_BYTES = 16 << 20
+LARGEST_IN_MEMORY = 8 << 20  # bytes of an array that is not mapped
+OLD = ".old"  # a directory that is being replaced, beside the new one
 MAX_LINE_BYTES = 16 << 20  # a line is kept in memory until it ends, however well it is compressed
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 
@@ -29,22 +33,79 @@ def atomic_directory(target: Path, *, overwrite: bool = False, ours: Collection[
     An existing directory is replaced only with `overwrite`, and only if it is empty or has a file with one of the names
     in `ours`: any other directory is not ours to delete.
     """
+    restore_directory(target)
     check_replaceable(target, overwrite, ours)
     # Named before it is created, so that an interruption cannot leave it behind unknown.
-    parent = target.parent / f".{target.name[:100]}.partial-{secrets.token_hex(4)}"
+    parent = partial_beside(target)
     try:
         with explain_os_errors(target):
             partial = parent / target.name
             partial.mkdir(parents=True)
+            _remove_leftovers(target.parent)
             yield partial
-            for path in partial.rglob("*"):
-                if path.is_file():
-                    _flush_to_disk(path)
+            for path in [*partial.rglob("*"), partial]:
+                flush_to_disk(path)
             check_replaceable(target, overwrite, ours)  # again: another process may have created it
-            _replace_directory(partial, target, parent / "old")
+            _replace_directory(partial, target, parent / OLD)
+            flush_to_disk(target.parent)
     finally:
-        if target.exists() or not (parent / "old").exists():  # never delete the only copy of the old directory
+        if target.exists() or not (parent / OLD).exists():  # never delete the only copy of the old directory
             shutil.rmtree(parent, ignore_errors=True)
+
+
+def partial_beside(target: Path) -> Path:
+    """A new name beside a target that tells whose it is: this machine's and this process's."""
+    name = os.fsdecode(os.fsencode(target.name)[:100])
+    return target.with_name(f".{name}.partial-{_machine()}-{os.getpid()}-{secrets.token_hex(4)}")
+
+
+def _machine() -> str:
+    return re.sub(r"[^A-Za-z0-9_.]", "_", socket.gethostname())[:64]
+
+
+def _leftovers(directory: Path) -> Iterator[Path]:
+    """What processes of this machine that are no more were writing in a directory when they were killed."""
+    ours = re.compile(rf"\..+\.partial-{re.escape(_machine())}-(\d+)-[0-9a-f]{{8}}", re.DOTALL)
+    for path in directory.iterdir():
+        found = ours.fullmatch(path.name)
+        if found and not _is_running(int(found[1])):
+            yield path
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def _remove_leftovers(directory: Path) -> None:
+    """Remove what killed processes have left in a directory, but put back what one of them was about to replace."""
+    with suppress(OSError):
+        for path in _leftovers(directory):
+            if (path / OLD).exists():
+                for new in path.iterdir():
+                    restore_directory(directory / new.name)
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def restore_directory(target: Path) -> None:
+    """Put a directory back that a killed process had moved aside and not yet replaced, if that is why it is missing."""
+    with suppress(OSError):
+        if target.exists():
+            return
+        for path in _leftovers(target.parent):
+            if target.name != OLD and (path / target.name).exists() and (path / OLD).exists():
+                (path / OLD).rename(target)
+                flush_to_disk(target.parent)
+                shutil.rmtree(path, ignore_errors=True)
+                return
 
 
 def check_replaceable(target: Path, overwrite: bool, ours: Collection[str]) -> None:
@@ -64,9 +125,13 @@ def check_replaceable(target: Path, overwrite: bool, ours: Collection[str]) -> N
         )
 
 
-def _flush_to_disk(path: Path) -> None:
-    with path.open("rb") as stream:
-        os.fsync(stream.fileno())
+def flush_to_disk(path: Path) -> None:
+    """Wait until a file's content, or a directory's entries, are on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _replace_directory(new: Path, target: Path, aside: Path) -> None:
@@ -88,12 +153,14 @@ def atomic_file(target: Path) -> Iterator[Path]:
     if target.exists() and not target.is_file():
         raise HireError("is not a regular file and cannot be replaced", file=target, remedy="choose another name")
     target = target.resolve()  # replace what a link points to, not the link
-    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
+    partial = partial_beside(target)
     try:
         with explain_os_errors(target):
+            _remove_leftovers(target.parent)
             yield partial
-            _flush_to_disk(partial)
+            flush_to_disk(partial)
             partial.replace(target)
+            flush_to_disk(target.parent)
     finally:
         with suppress(OSError):
             partial.unlink()
@@ -189,16 +256,24 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 
 
 def open_array(path: Path) -> NDArray[Any]:
-    """Map an array that `save_array` wrote, read-only."""
+    """Open an array that `save_array` wrote, read-only: a small one in memory, a large one as a map of its file."""
     with explain_os_errors(path):
+        mode: Literal["r"] | None = "r" if is_mapped(path) else None
         try:
-            return cast(NDArray[Any], np.load(path, mmap_mode="r", allow_pickle=False))
+            array = cast(NDArray[Any], np.load(path, mmap_mode=mode, allow_pickle=False))
         except OSError:
             raise
         except Exception as error:  # a header is evaluated, and mangled ones fail in any way
             raise HireError(
                 f"is not a readable array ({error})", file=path, remedy="build the dataset again"
             ) from error
+    array.flags.writeable = False
+    return array
+
+
+def is_mapped(path: Path) -> bool:
+    """Whether an array is large enough to be mapped, rather than read into memory."""
+    return path.stat().st_size > LARGEST_IN_MEMORY
 
 
 def cache_directory() -> Path:

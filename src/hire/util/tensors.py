@@ -3,40 +3,99 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from hire.errors import HireError
+from hire.util.checksums import CHECKSUM, checksum_of, damaged
 from hire.util.files import atomic_file, explain_os_errors
+
+ABOUT = "about"  # the entry of a file's metadata
+TRAIN_AGAIN = "train again"
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, str] | None = None) -> None:
-    """Write named tensors and metadata, complete or not at all."""
+    """Write named tensors and metadata with their checksum, complete or not at all, and only finite numbers."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
+    written = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    check_finite(path, written)
+    sealed = {**(about or {}), CHECKSUM: _checksum(written, about or {})}
     with atomic_file(path) as partial:
-        try:
-            save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, partial, about)
-        except SafetensorError as error:  # how the library reports a missing folder or a full disk
+        partial.touch()  # with the permissions of the umask, which the library does not heed
+        mode = partial.stat().st_mode & 0o777
+        try:  # in one entry: the library writes several in any order, and equal weights should be equal files
+            save_file(written, partial, {ABOUT: json.dumps(sealed, sort_keys=True)})
+        except SafetensorError as error:  # how the library reports a full disk
             raise HireError(f"could not be written ({error})", file=path, remedy="choose another path") from error
-        partial.chmod(0o644)  # the library makes files readable for their owner only
+        partial.chmod(mode)
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
-    """Read named tensors."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    """Read named tensors into memory; an error if they are not those that were written."""
+    return load_tensors_and_metadata(path)[0]
+
+
+def load_tensors_and_metadata(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read named tensors into memory, and their metadata; an error if they are not those that were written."""
+    with _opened(path) as opened:
+        about = _metadata(opened)
+        # Copied: the library's tensors are maps of the file, which may be cut short while they are in use.
+        tensors: dict[str, Tensor] = {name: opened.get_tensor(name).clone() for name in opened.keys()}  # noqa: SIM118
+    if about.pop(CHECKSUM, None) != _checksum(tensors, about):
+        raise damaged(path, TRAIN_AGAIN)
+    check_finite(path, tensors)
+    return tensors, about
+
+
+def recorded_checksum(path: Path) -> str:
+    """The checksum that a file of tensors carries, without reading the tensors."""
+    with _opened(path) as opened:
+        return _metadata(opened)[CHECKSUM]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A file of tensors; whatever is wrong with it is told."""
+    from safetensors import SafetensorError, safe_open
 
     with explain_os_errors(path):
         try:
-            return load_file(path)
-        except SafetensorError as error:
-            raise HireError(f"is not a readable weights file ({error})", file=path, remedy="train again") from error
+            with safe_open(path, "pt") as opened:
+                yield opened
+        except (SafetensorError, RuntimeError, TypeError, ValueError, KeyError) as error:
+            raise HireError(f"is not a readable weights file ({error})", file=path, remedy=TRAIN_AGAIN) from error
+
+
+def _metadata(opened: Any) -> dict[str, str]:
+    about: dict[str, str] = dict(json.loads((opened.metadata() or {}).get(ABOUT, "{}")))
+    return about
+
+
+def _checksum(tensors: dict[str, Tensor], about: dict[str, str]) -> str:
+    """The checksum of names, types, shapes, numbers and metadata, whatever their order in the file."""
+    shapes = {name: [str(tensor.dtype), list(tensor.shape)] for name, tensor in tensors.items()}
+    parts: list[Any] = [json.dumps([shapes, about], sort_keys=True).encode()]
+    return checksum_of(parts + [np.ascontiguousarray(tensors[name].numpy()) for name in sorted(tensors)])
+
+
+def check_finite(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Raise if a number is infinite or none at all: nothing that was learned from them could be right."""
+    wrong = [name for name, tensor in tensors.items() if not bool(tensor.isfinite().all())]
+    if wrong:
+        raise HireError(
+            f"the weights {wrong[0]!r} are not finite ({len(wrong)} of {len(tensors)} tensors)",
+            file=path,
+            remedy="train again with a smaller optimizer.learning_rate or optimizer.table_learning_rate",
+        )
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -1,1 +1,1 @@
-"""The page of the service: one HTML, one CSS and one JavaScript file, served as they are."""
+"""The page of the service: HTML, CSS and JavaScript modules, served as they are; `page.js` is where it starts."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -53,3 +55,28 @@ def test_relations_are_dropped_only_in_training(umls: FewShotDataset) -> None:
     blind = network.train()(features[:1], tails[0], walked[0])
     assert torch.equal(blind, network(other, tails[0], walked[0]))
     assert not torch.allclose(network.eval()(features[:1], tails[0], walked[0]), blind)
+
+
+def test_the_read_out_without_gradients_is_the_mean_of_the_members(umls: FewShotDataset) -> None:
+    features, tails, walked, _ = inputs_of(umls)
+    network = path_network().eval()
+    for some in (walked[0], replace(walked[0], tails=walked[0].tails.flip(0), pairs=walked[0].pairs.flip(0))):
+        members = network(features[:1], tails[0], some)
+        with torch.no_grad():
+            mean = network(features[:1], tails[0], some)
+        assert mean.shape == (1, 40)
+        assert torch.allclose(mean[0], members.mean(dim=0), atol=1e-5)
+        assert members.std(dim=0).max() > 0.01
+
+
+def test_weights_are_prepared_again_after_training(umls: FewShotDataset) -> None:
+    features, tails, walked, _ = inputs_of(umls)
+    network = path_network().eval()
+    with torch.no_grad():
+        before = network(features[:1], tails[0], walked[0])
+        network.train()
+        for parameter in network.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+        network.eval()
+        after = network(features[:1], tails[0], walked[0])
+    assert not torch.allclose(before, after, atol=1e-3)

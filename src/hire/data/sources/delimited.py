@@ -31,6 +31,7 @@ TRIPLE_HEADERS = (
     ("s", "p", "o"),
 )
 PAIR_HEADERS = (("entity", "label"), ("entity", "type"), ("id", "label"), ("id", "type"))
+VERDICT_HEADERS = (("head", "tail", "verdict"), ("subject", "object", "verdict"), ("source", "target", "verdict"))
 REFERENCE_HEADERS = (("head", "tail"), ("subject", "object"), ("source", "target"), ("h", "t"), ("s", "o"))
 
 
@@ -71,6 +72,19 @@ def read_references(path: Path, layout: TableFormat) -> list[tuple[int, str, str
     if not lines:
         reader.wrong("contains no pairs", None, "check that this is the right file")
     return list(zip(lines, heads, tails, strict=True))
+
+
+def read_judged_pairs(path: Path, layout: TableFormat) -> list[tuple[int, str, str, str]]:
+    """Read a table of heads, tails and verdicts; without a third column, all pairs are accepted."""
+    reader = _Reader(path, layout, VERDICT_HEADERS, None)
+    try:
+        columns = [column.to_pylist() for column in reader.read().arrays()]
+    except HireError:
+        if reader.width != len(REFERENCE_HEADERS[0]):
+            raise
+        return [(*row, "accept") for row in read_references(path, layout)]
+    lines = np.concatenate([np.zeros(0, np.int64), *reader.lines]).tolist()
+    return list(zip(lines, *columns, strict=True))
 
 
 @dataclass

@@ -8,7 +8,14 @@ from itertools import chain
 from pathlib import Path
 
 from hire.data.sources.columns import Columns, TripleTable
-from hire.data.sources.delimited import MAX_BLANK_LINES, TableFormat, read_pairs, read_references, read_triples
+from hire.data.sources.delimited import (
+    MAX_BLANK_LINES,
+    TableFormat,
+    read_judged_pairs,
+    read_pairs,
+    read_references,
+    read_triples,
+)
 from hire.data.sources.rdf import FORMATS as RDF_SUFFIXES
 from hire.data.sources.rdf import read_rdf
 from hire.errors import HireError, Problem
@@ -67,6 +74,11 @@ def read_examples(path: Path) -> list[tuple[int, str, str]]:
     return read_references(path, _two_columns(path))
 
 
+def read_verdicts(path: Path) -> list[tuple[int, str, str, str]]:
+    """Read a .tsv or .csv table of heads, tails and verdicts, each with its line number."""
+    return read_judged_pairs(path, _two_columns(path))
+
+
 def _two_columns(path: Path) -> TableFormat:
     form = format_of(path)
     if form not in TABLE_DELIMITERS:
@@ -74,8 +86,11 @@ def _two_columns(path: Path) -> TableFormat:
     return TableFormat(TABLE_DELIMITERS[form])
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The non-blank lines of a text file, plain or compressed, with their line numbers, as they are read."""
+def read_lines(path: Path, shown: Path | None = None) -> Iterator[tuple[int, str]]:
+    """The lines of a text file, plain or compressed, with their numbers, as they are read; empty ones are left out.
+
+    A line is exact but for its end, LF or CRLF. Errors name the path, or the one that is to be shown instead.
+    """
     rest, before = b"", 0
     for block in chain(read_blocks(path), [b"\n"]):
         *lines, rest = (rest + block).split(b"\n")
@@ -84,10 +99,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
             raise HireError(f"has more than {MAX_BLANK_LINES:,} blank lines", file=path, remedy="remove them")
         for number, line in enumerate(lines, before + 1):
             try:
-                text = line.decode().removeprefix("\ufeff" if number == 1 else "").strip()
+                text = line.removesuffix(b"\r").decode().removeprefix("\ufeff" if number == 1 else "")
             except UnicodeDecodeError as error:
                 raise HireError(
-                    "invalid UTF-8", file=path, line=number, remedy="save the file with UTF-8 encoding"
+                    "invalid UTF-8", file=shown or path, line=number, remedy="save the file with UTF-8 encoding"
                 ) from error
             if text:
                 yield number, text

@@ -49,7 +49,7 @@ def explain_path(model: PathModel, state: PathState, head: int, tail: int, *, mo
     shared = shared_tuples(evidence, tail)[:most]
     removals = [_path_facts(evidence, *rule) for rule in rules]
     removals += [_facts(evidence, np.array([(tail, each.edge_type, each.entity)])) for each in shared]
-    score, weights = _weights(model, state, head, tail, removals, walked.nodes[1])
+    score, weights = _weights(model, state, head, tail, removals)
     of_rules = [
         Rule(
             _named(evidence, edge_types), count_support(evidence, edge_types), len(evidence.pairs), weight, tuple(paths)
@@ -148,17 +148,14 @@ def _facts(evidence: ReferenceEvidence, edges: IntArray) -> IntArray:
 
 
 def _weights(
-    model: PathModel, state: PathState, head: int, tail: int, removals: list[IntArray], near: IntArray
+    model: PathModel, state: PathState, head: int, tail: int, removals: list[IntArray]
 ) -> tuple[float, list[float]]:
-    """The score of a pair, and what it loses without each of some sets of facts; `near` are the head's neighbors."""
+    """The score of a pair, and what it loses without each of some sets of facts."""
     evidence = state.evidence
-    needed = np.unique(np.concatenate([near, [head, tail], evidence.pairs.ravel()]))
     scores, removed = [], [None, *removals]
     for start in range(0, len(removed), REMOVALS_AT_ONCE):
         facts_of = removed[start : start + REMOVALS_AT_ONCE]
         some = [evidence if facts is None else evidence.without(facts) for facts in facts_of]
-        for each in some:
-            each.entity_features(needed)  # computed together, which is faster than one by one
         scores.append(_scores(model, state, head, tail, some))
     score, *others = torch.cat(scores).tolist()
     losses = (score - other for other in others)
@@ -188,7 +185,7 @@ def _edge_type_weights(model: PathModel, state: PathState, evidence: list[Refere
         else model.network.weigh(torch.from_numpy(each.edge_features).to(model.device))
         for each in evidence
     ]
-    return [torch.cat(of_hop, dim=1) for of_hop in zip(*parts, strict=True)]
+    return [torch.cat(of_hop) for of_hop in zip(*parts, strict=True)]
 
 
 def _paths(walked: Walks, head: int, tail: int, facts: list[NDArray[np.int64]], gradients: Floats) -> _Paths:

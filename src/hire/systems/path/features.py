@@ -7,13 +7,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from hire.systems.path import kernels
 from hire.systems.path.graph import Edges, EvidenceGraph
 from hire.systems.path.reduced import ReducedGraph
 from hire.systems.path.rules import PATH_FEATURES, PairPaths, Rules, paths_between
-from hire.util.arrays import FloatArray, IntArray, expand_rows, positions_in
+from hire.util.arrays import FloatArray, IntArray, expand_rows
 
 EDGE_FEATURES = (  # of each edge type
     "head similarity",  # between its sources and the reference heads, by profile
@@ -58,7 +58,6 @@ TASK_FEATURES = (  # of the references as a whole
 )
 FEATURE = {name: column for column, name in enumerate(ENTITY_FEATURES)}
 HEAD, TAIL = 0, 1
-MAX_KEPT = 50_000  # entities whose features are kept
 RECOMPUTED = (  # cached attributes that are computed again if the facts of a reference have changed
     "edge_features",
     "summary",
@@ -78,7 +77,6 @@ class ReferenceEvidence:
         self.graph = graph
         self.pairs = np.asarray(pairs, np.int64)
         self.hidden = hidden
-        self._computed = _no_features()  # entities, and the features of each one
         self._set_paths([paths_between(graph, int(head), int(tail), hidden) for head, tail in self.pairs])
 
     def _set_paths(self, paths: list[PairPaths]) -> None:
@@ -101,16 +99,12 @@ class ReferenceEvidence:
             found._update_references(touched, self)
             return found
         found._shares = [self._shares_without(graph, side) for side in (HEAD, TAIL)]
-        known, features = self._computed
-        stays = ~np.isin(known, graph.ends)
-        found._computed = known[stays], features[stays]
         return found
 
     def _update_references(self, touched: NDArray[np.bool_], before: ReferenceEvidence) -> None:
         """Recompute what depends on the references' heads and tails that were touched, [shots, 2]."""
         for name in RECOMPUTED:
             self.__dict__.pop(name, None)
-        self._computed = _no_features()
         paths = [
             paths_between(self.graph, int(head), int(tail), self.hidden) if changed.any() else known
             for (head, tail), changed, known in zip(self.pairs, touched, before._paths, strict=True)
@@ -239,15 +233,6 @@ class ReferenceEvidence:
         np.subtract.at(parts, positions, (idf[columns] / np.maximum(1e-6, whole[owners])).astype(np.float32))
         return keys, np.maximum(parts, 0)
 
-    def _shares_of(self, entities: IntArray, side: int) -> FloatArray:
-        """The share of each reference's neighborhood tuples that each entity has, [entities, shots]."""
-        keys, parts = self._shares[side]
-        wanted = entities[:, None] + np.arange(len(self.pairs)) * self.graph.entity_count
-        if not len(keys):
-            return np.zeros(wanted.shape, np.float32)
-        positions = positions_in(keys, wanted)
-        return np.where(positions >= 0, parts[positions], np.float32(0))
-
     @cached_property
     def _similar_edge_types(self) -> FloatArray:
         """The similarity of each edge type to the relation of the references, normalized to sum 1, [edge types]."""
@@ -292,78 +277,77 @@ class ReferenceEvidence:
 
         By the cosine of profiles, and by shared tuples.
         """
-        return np.stack([self._profile_products(entities)[0][side], self._shares_of(entities, side)])
+        found: FloatArray = self._compare(entities)[0][side]
+        return found
 
-    def _profile_products(self, entities: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The cosine with the profile of each reference, [2, entities, shots]; popularity and degree, [entities]."""
+    def entity_features(self, entities: IntArray) -> FloatArray:
+        """The features of some entities, [entities, ENTITY_FEATURES]."""
+        (heads, tails), counted = self._compare(entities)
+        columns = []
+        for side, (cosines, shares) in ((TAIL, tails), (HEAD, heads)):
+            columns += [(entities[:, None] == self.pairs[:, side]).mean(axis=1)]
+            columns += [cosines.mean(axis=1), cosines.max(axis=1), shares.mean(axis=1), shares.max(axis=1)]
+            columns += [counted[:, side]]
+        settings = self.graph.settings
+        popularity = np.log(settings.least_popularity + counted[:, 2]) / settings.log_scale + 1.5
+        columns += [np.log1p(counted[:, 3]) / settings.log_scale, popularity]
+        return np.stack(columns, axis=1).astype(np.float32)
+
+    def _compare(self, entities: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Similarities to the reference heads, and tails, [2, 2, entities, shots], and four values of each entity.
+
+        These are the share of the reference heads, and tails, with which it has a type in common, its popularity as a
+        tail and its degree.
+        """
         graph, shots = self.graph, len(self.pairs)
-        entries = graph.profiles(entities, self.hidden)
-        edge_types, counts = graph.profile_edge_types[entries.ids], graph.entry_counts(entries.ids)
-        values = (np.log1p(counts) * graph.idf[edge_types]).astype(np.float32)
-        products = np.empty((len(edge_types), 2 * shots + 3), np.float32)
-        np.multiply(values[:, None], self._profile_columns[edge_types], out=products[:, :-3])
-        products[:, -3] = values**2
-        products[:, -2] = counts * self._popularity[edge_types]
-        products[:, -1] = counts
-        sums = torch.zeros(len(entities), products.shape[1])
-        table = sums.index_add_(0, torch.from_numpy(entries.owners), torch.from_numpy(products)).numpy()
-        cosines = table[:, :-3] / np.sqrt(np.maximum(table[:, -3:-2], 1e-12))
-        return cosines.reshape(len(entities), 2, shots).transpose(1, 0, 2), table[:, -2], table[:, -1]
+        type_offsets, types, has_type = self._reference_types
+        found = np.zeros((2, 2, len(entities), shots), np.float32)
+        counted = np.zeros((len(entities), 4), np.float32)
+        kernels.compare(
+            np.asarray(entities, np.int64),
+            graph.profile_offsets,
+            graph.profile_edge_types,
+            graph.profile_counts,
+            *graph.fewer_entries,
+            graph.hides(self.hidden),
+            graph.idf,
+            self._popularity,
+            self._profile_columns,
+            *self._shares[HEAD],
+            *self._shares[TAIL],
+            graph.entity_count,
+            type_offsets,
+            types,
+            has_type,
+            found,
+            counted,
+        )
+        return found, counted
 
     @cached_property
     def _profile_columns(self) -> FloatArray:
         """The profiles of the reference heads, then of the tails, [edge types, 2 * shots]."""
         return np.ascontiguousarray(self._profiles.reshape(2 * len(self.pairs), -1).T)
 
-    def entity_features(self, entities: IntArray) -> FloatArray:
-        """The features of some entities, [entities, ENTITY_FEATURES]; the latest ones are cached."""
-        known, features = self._computed
-        positions = positions_in(known, entities)
-        new = np.unique(entities[positions < 0])
-        if len(new):
-            of_new = self._compute_features(new)
-            if len(known) + len(new) > MAX_KEPT:
-                keep = np.isin(known, entities)
-                known, features = known[keep], features[keep]
-            known = np.concatenate([known, new])
-            order = np.argsort(known)
-            known, features = known[order], np.concatenate([features, of_new])[order]
-            self._computed = known, features  # in one assignment: other threads may read it
-            positions = np.searchsorted(known, entities)
-        return features[positions]
+    @cached_property
+    def _reference_types(self) -> tuple[NDArray[np.int64], IntArray, NDArray[np.bool_]]:
+        """The types of entities in compressed rows, and which type each reference head, and tail, has.
 
-    def _compute_features(self, entities: IntArray) -> FloatArray:
-        cosines, popularity, degrees = self._profile_products(entities)
-        shares = [self._shares_of(entities, side) for side in (HEAD, TAIL)]  # [entities, shots] each
-        columns = []
-        for side in (TAIL, HEAD):
-            ours = self.pairs[:, side]
-            columns += [(entities[:, None] == ours).mean(axis=1)]
-            columns += [cosines[side].mean(axis=1), cosines[side].max(axis=1)]
-            columns += [shares[side].mean(axis=1), shares[side].max(axis=1), self._of_types(entities, ours)]
-        settings = self.graph.settings
-        popularity = np.log(settings.least_popularity + popularity) / settings.log_scale + 1.5
-        columns += [np.log1p(degrees) / settings.log_scale, popularity]
-        return np.stack(columns, axis=1).astype(np.float32)
+        The last is [types, 2 * shots].
+        """
+        types, shots = self.graph.types, len(self.pairs)
+        if types is None:
+            return (
+                np.zeros(self.graph.entity_count + 1, np.int64),
+                np.zeros(0, np.int32),
+                np.zeros((0, 2 * shots), bool),
+            )
+        members, owners = expand_rows(types.offsets, self.pairs.T.ravel())
+        has = np.zeros((len(types.names), 2 * shots), bool)
+        has[types.members[members], owners] = True
+        return types.offsets, types.members, has
 
     def degrees(self, entities: IntArray) -> FloatArray:
         """The feature "degree" of some entities: log(1 + degree) / 5, without the edges of the hidden relation."""
         degrees = self.graph.visible_degrees(entities, self.hidden)
         return (np.log1p(degrees) / self.graph.settings.log_scale).astype(np.float32)
-
-    def _of_types(self, entities: IntArray, ours: IntArray) -> FloatArray:
-        """The share of some reference entities with which each entity has a type in common."""
-        types = self.graph.types
-        if types is None:
-            return np.zeros(len(entities), np.float32)
-        theirs, owners = expand_rows(types.offsets, ours)
-        has = np.zeros((len(types.names), len(ours)), np.float32)
-        has[types.members[theirs], owners] = 1
-        positions, rows = expand_rows(types.offsets, entities)
-        common = torch.zeros(len(entities), len(ours))
-        common.index_add_(0, torch.from_numpy(rows), torch.from_numpy(has[types.members[positions]]))
-        return np.asarray((common > 0).float().mean(dim=1).numpy())
-
-
-def _no_features() -> tuple[NDArray[np.int64], FloatArray]:
-    return np.zeros(0, np.int64), np.zeros((0, len(ENTITY_FEATURES)), np.float32)

@@ -234,9 +234,19 @@ class EvidenceGraph:
 
     def hides(self, hidden: int | None) -> NDArray[np.bool_]:
         """Which edge types are not to be seen while a relation is hidden, [edge types]."""
-        relations = np.arange(self.edge_type_count) % self.relation_count
-        wanted = -1 if hidden is None else hidden
-        return np.asarray((relations < 2 * self.known_relations) & (relations % self.known_relations == wanted))
+        last: tuple[int | None, NDArray[np.bool_]] | None = self.__dict__.get("_last_hidden")
+        if last is None or last[0] != hidden:
+            relations = np.arange(self.edge_type_count) % self.relation_count
+            wanted = -1 if hidden is None else hidden
+            flags = (relations < 2 * self.known_relations) & (relations % self.known_relations == wanted)
+            last = hidden, np.asarray(flags)
+            self.__dict__["_last_hidden"] = last  # in one assignment: other threads may read it
+        return last[1]
+
+    @property
+    def fewer_entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Entries of profiles, sorted, that stand for fewer edges than `profile_counts` says, and for how many."""
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
 
     @cached_property
     def by_name(self) -> FloatArray:

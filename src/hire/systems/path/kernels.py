@@ -27,15 +27,14 @@ def pass_messages(
 ) -> None:
     """Add up what each edge carries: the state of its source, weighted by its type and its two fan-outs.
 
-    The first axis of states, weights and what arrives is the member, the last one the channel.
+    Rows are channels of all members side by side: the longer they are, the better a processor adds them up.
     """
-    for m in range(len(states)):
-        for edge in range(len(sources)):
-            source, edge_type, target = sources[edge], edge_types[edge], targets[edge]
-            near, far = levels[edge, 0], levels[edge, 1]
-            for c in range(states.shape[2]):
-                carried = weights[m, edge_type, c] * (at_source[m, near, c] * at_target[m, far, c])
-                arrived[m, target, c] += states[m, source, c] * carried
+    for edge in range(len(sources)):
+        source, edge_type, target = sources[edge], edge_types[edge], targets[edge]
+        near, far = levels[edge, 0], levels[edge, 1]
+        for c in range(states.shape[1]):
+            carried = weights[edge_type, c] * (at_source[near, c] * at_target[far, c])
+            arrived[target, c] += states[source, c] * carried
 
 
 @compiled
@@ -55,18 +54,17 @@ def pass_gradients(
     of_at_target: FloatArray,
 ) -> None:
     """Add up the gradients of all inputs of `pass_messages`, given that of its output."""
-    for m in range(len(states)):
-        for edge in range(len(sources)):
-            source, edge_type, target = sources[edge], edge_types[edge], targets[edge]
-            near, far = levels[edge, 0], levels[edge, 1]
-            for c in range(states.shape[2]):
-                gradient, weight = of_arrived[m, target, c], weights[m, edge_type, c]
-                thinned = at_source[m, near, c] * at_target[m, far, c]
-                of_states[m, source, c] += gradient * weight * thinned
-                of_carried = gradient * states[m, source, c]
-                of_weights[m, edge_type, c] += of_carried * thinned
-                of_at_source[m, near, c] += of_carried * weight * at_target[m, far, c]
-                of_at_target[m, far, c] += of_carried * weight * at_source[m, near, c]
+    for edge in range(len(sources)):
+        source, edge_type, target = sources[edge], edge_types[edge], targets[edge]
+        near, far = levels[edge, 0], levels[edge, 1]
+        for c in range(states.shape[1]):
+            gradient, weight = of_arrived[target, c], weights[edge_type, c]
+            thinned = at_source[near, c] * at_target[far, c]
+            of_states[source, c] += gradient * weight * thinned
+            of_carried = gradient * states[source, c]
+            of_weights[edge_type, c] += of_carried * thinned
+            of_at_source[near, c] += of_carried * weight * at_target[far, c]
+            of_at_target[far, c] += of_carried * weight * at_source[near, c]
 
 
 @compiled
@@ -113,8 +111,16 @@ def gelu(values: FloatArray) -> None:
 
 
 @compiled
-def is_in(ordered: IntArray, value: int) -> bool:
-    """Whether a value is among sorted ones."""
+def add_rows(values: FloatArray, row: FloatArray) -> None:
+    """Add a row [columns] to each row of values [n, columns]."""
+    for i in range(len(values)):
+        for column in range(values.shape[1]):
+            values[i, column] += row[column]
+
+
+@compiled
+def find(ordered: IntArray, value: int) -> int:
+    """The position of a value among sorted ones, or -1."""
     low, high = 0, len(ordered)
     while low < high:
         middle = (low + high) // 2
@@ -122,7 +128,71 @@ def is_in(ordered: IntArray, value: int) -> bool:
             low = middle + 1
         else:
             high = middle
-    return low < len(ordered) and ordered[low] == value
+    return low if low < len(ordered) and ordered[low] == value else -1
+
+
+@compiled
+def compare(
+    entities: IntArray,
+    offsets: IntArray,
+    edge_types: IntArray,
+    counts: IntArray,
+    fewer: IntArray,
+    left: IntArray,
+    hidden: Flags,
+    idf: FloatArray,
+    popularity: FloatArray,
+    profiles: FloatArray,
+    head_keys: IntArray,
+    head_shares: FloatArray,
+    tail_keys: IntArray,
+    tail_shares: FloatArray,
+    entity_count: int,
+    type_offsets: IntArray,
+    types: IntArray,
+    has_type: Flags,
+    found: NDArray[Any],
+    counted: FloatArray,
+) -> None:
+    """Compare entities with reference heads and tails; `ReferenceEvidence._compare` says what is found, all zero now.
+
+    Profiles of the entities are in compressed rows; those of the references [edge types, 2 * shots] have length 1.
+    """
+    shots = profiles.shape[1] // 2
+    products, common = np.zeros(2 * shots, np.float32), np.zeros(2 * shots, np.bool_)
+    for i in range(len(entities)):
+        entity = entities[i]
+        products[:] = 0
+        square = np.float32(0)
+        for entry in range(offsets[entity], offsets[entity + 1]):
+            edge_type, count = edge_types[entry], counts[entry]
+            if hidden[edge_type]:
+                continue
+            if len(fewer):
+                position = find(fewer, entry)
+                count = left[position] if position >= 0 else count
+            value = np.float32(np.log1p(np.float32(count))) * idf[edge_type]
+            square += value * value
+            counted[i, 2] += count * popularity[edge_type]
+            counted[i, 3] += count
+            for column in range(2 * shots):
+                products[column] += value * profiles[edge_type, column]
+        length = np.sqrt(max(square, np.float32(1e-12)))
+        common[:] = False
+        for position in range(type_offsets[entity], type_offsets[entity + 1]):
+            for column in range(2 * shots):
+                common[column] |= has_type[types[position], column]
+        for shot in range(shots):
+            for side in range(2):
+                found[side, 0, i, shot] = products[side * shots + shot] / length
+                counted[i, side] += np.float32(common[side * shots + shot]) / np.float32(shots)
+            key = shot * entity_count + entity
+            position = find(head_keys, key)
+            if position >= 0:
+                found[0, 1, i, shot] = head_shares[position]
+            position = find(tail_keys, key)
+            if position >= 0:
+                found[1, 1, i, shot] = tail_shares[position]
 
 
 @compiled
@@ -165,7 +235,7 @@ def second_hop(
             end = position[targets[edge]]
             if end < 0 or hidden[edge_types[edge]] or not (everything or wanted[query, end]):
                 continue
-            if len(removed) and is_in(removed, edge):
+            if len(removed) and find(removed, edge) >= 0:
                 continue
             if cells[query, end] < 0:
                 cells[query, end] = nodes

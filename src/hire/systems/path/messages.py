@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from hire.systems.path import kernels
@@ -23,11 +22,10 @@ def pass_messages(
     target_count: int,
     edge_mask: Tensor | None = None,
 ) -> Tensor:
-    """What arrives at each target, [members, targets, channels].
+    """What arrives at each target, [targets, channels]; the channels of several members lie side by side.
 
-    states are [members, sources, channels], weights [members, edge types, channels]; at_source and at_target [members,
-    levels, channels] say how much a fan-out at either end of an edge weakens a message. edge_mask holds a factor
-    [edges].
+    states are [sources, channels], weights [edge types, channels]; at_source and at_target [levels, channels] say how
+    much a fan-out at either end of an edge weakens a message. edge_mask holds a factor [edges].
     """
     if states.device.type == "cpu" and edge_mask is None:
         inputs = (states, weights, at_source, at_target)
@@ -36,13 +34,13 @@ def pass_messages(
         )
         return found
     levels = layer.levels.long()
-    carried = weights.index_select(1, layer.edge_types)
-    carried = carried * at_source.index_select(1, levels[:, 0]) * at_target.index_select(1, levels[:, 1])
+    carried = weights.index_select(0, layer.edge_types)
+    carried = carried * at_source.index_select(0, levels[:, 0]) * at_target.index_select(0, levels[:, 1])
     if edge_mask is not None:
         carried = carried * edge_mask[:, None]
-    messages = states.index_select(1, layer.sources) * carried
-    arrived = states.new_zeros(len(states), target_count, states.shape[2])
-    return arrived.index_add(1, layer.targets, messages)
+    messages = states.index_select(0, layer.sources) * carried
+    arrived = states.new_zeros(target_count, states.shape[1])
+    return arrived.index_add(0, layer.targets, messages)
 
 
 def asinh(values: Tensor) -> Tensor:
@@ -51,14 +49,6 @@ def asinh(values: Tensor) -> Tensor:
         return torch.asinh(values)
     found: Tensor = _Asinh.apply(values.contiguous())  # type: ignore[no-untyped-call]
     return found
-
-
-def gelu(values: Tensor) -> Tensor:
-    """GELU; may use the memory of its input where no gradient is needed."""
-    if values.device.type != "cpu" or torch.is_grad_enabled() or not values.is_contiguous():
-        return F.gelu(values)
-    kernels.gelu(values.numpy().reshape(-1))
-    return values
 
 
 class _Asinh(torch.autograd.Function):
@@ -87,7 +77,7 @@ class _PassMessages(torch.autograd.Function):
         *tensors, layer, target_count = inputs
         ctx.layer = layer
         ctx.save_for_backward(*tensors)
-        arrived = torch.zeros(len(tensors[0]), target_count, tensors[0].shape[2])
+        arrived = torch.zeros(target_count, tensors[0].shape[1])
         states, weights, at_source, at_target = (part.detach().numpy() for part in tensors)
         kernels.pass_messages(states, weights, at_source, at_target, *_arrays(layer), arrived.numpy())
         return arrived

@@ -18,6 +18,7 @@ from hire.systems.evidence import Evidence
 from hire.systems.path.features import ReferenceEvidence
 from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.network import DEGREE, PathNetwork
+from hire.systems.path.readout import Described
 from hire.systems.path.settings import PathSettings
 from hire.systems.path.walks import Tails, Walks, walks
 from hire.util.arrays import IntArray
@@ -26,8 +27,6 @@ from hire.util.tensors import on_device
 if TYPE_CHECKING:
     from hire.systems.path.trainer import PathTrainer
 
-PAIRS_AT_ONCE = 24_000
-
 
 @dataclass(frozen=True)
 class PathState:
@@ -35,7 +34,7 @@ class PathState:
 
     evidence: ReferenceEvidence
     weights: list[Tensor]  # of the edge types, for every hop and for profiles
-    blocks: LastTails[tuple[Tails, Tensor]] = field(default_factory=LastTails)
+    blocks: LastTails[tuple[Tails, Described]] = field(default_factory=LastTails)
 
 
 class PathModel(FewShotSystem):
@@ -96,23 +95,25 @@ class PathModel(FewShotSystem):
 
     @torch.no_grad()
     def score(self, state: PathState, heads: IntArray, tails: IntArray) -> Tensor:
-        """The mean score of the members, [heads, tails]."""
+        """The mean score of the members, [heads, tails].
+
+        One head after the other: products of matrices round differently for other numbers of rows, and so the scores
+        of a head are the same bits whatever else is asked.
+        """
         distinct, positions = np.unique(np.asarray(heads, np.int64), return_inverse=True)
         block, described = state.blocks.get(tails, partial(self._block, state))
-        at_once = max(1, PAIRS_AT_ONCE // max(1, len(tails)))
         scores = torch.empty(len(distinct), len(tails))
-        for start in range(0, len(distinct), at_once):
-            some = distinct[start : start + at_once]
-            walked = walks(state.evidence, some, block)
-            scores[start : start + at_once] = self.pair_scores(state, block, walked, described).view(len(some), -1)
+        for row, head in enumerate(distinct):
+            walked = walks(state.evidence, np.array([head]), block)
+            scores[row] = self.pair_scores(state, block, walked, described)
         return scores[torch.from_numpy(positions)]
 
-    def _block(self, state: PathState, entities: IntArray) -> tuple[Tails, Tensor]:
+    def _block(self, state: PathState, entities: IntArray) -> tuple[Tails, Described]:
         """Some entities as tails, and their part of the read-out."""
         block = Tails.of(state.evidence, entities)
         return block, self._describe(state, block)
 
-    def _describe(self, state: PathState, block: Tails) -> Tensor:
+    def _describe(self, state: PathState, block: Tails) -> Described:
         return self.network.describe(state.weights, on_device(block.inputs, self.device))
 
     def pair_scores(
@@ -120,7 +121,7 @@ class PathModel(FewShotSystem):
         state: PathState,
         block: Tails,
         walked: Walks,
-        described: Tensor | None = None,
+        described: Described | None = None,
         edge_mask: Sequence[Tensor] | None = None,
     ) -> Tensor:
         """The mean score of the members for each pair of some walks and a block of tails, [pairs]."""

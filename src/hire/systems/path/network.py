@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +16,17 @@ from torch import Tensor, nn
 
 from hire.systems.path.features import EDGE_FEATURES, ENTITY_FEATURES, FEATURE, TASK_FEATURES
 from hire.systems.path.graph import FAN_OUTS
-from hire.systems.path.messages import asinh, gelu, pass_messages
+from hire.systems.path.messages import asinh, pass_messages
+from hire.systems.path.readout import (
+    Described,
+    Inputs,
+    ReadOut,
+    by_member,
+    of_each_member,
+    read_out,
+    side_by_side,
+    staying,
+)
 from hire.systems.path.settings import PathModelSettings
 from hire.systems.path.walks import HOPS, PAIR_FEATURES, TailInputs, Walks
 
@@ -23,7 +34,10 @@ DEGREE = FEATURE["degree"]
 
 
 class MemberLinear(nn.Module):
-    """A linear layer of each member: inputs [n, inputs], or [members, n, inputs], give [members, n, outputs]."""
+    """A linear layer of each member, with outputs side by side, [n, members * outputs].
+
+    Inputs are the same for all members, [n, inputs], or each has its own, [n, members * inputs].
+    """
 
     def __init__(self, members: int, inputs: int, outputs: int, *, bias: bool = True) -> None:
         super().__init__()
@@ -33,19 +47,35 @@ class MemberLinear(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """The outputs."""
-        return linear(inputs, self.weight, self.bias)
+        shared = inputs.shape[1] == self.weight.shape[1]
+        weight = side_by_side(self.weight) if shared else of_each_member(self.weight)
+        return inputs @ weight if self.bias is None else torch.addmm(self.bias.flatten(), inputs, weight)
 
 
-def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Inputs times the weight of each member, plus a bias that may be broadcast."""
-    inputs = inputs.expand(len(weight), *inputs.shape[-2:])
-    return torch.bmm(inputs, weight) if bias is None else torch.baddbmm(bias, inputs, weight)
+class Hop(NamedTuple):
+    """The weights of a hop, with the members side by side."""
+
+    exponents: Tensor  # [members * channels]: how much the degree of a node weakens what leaves it
+    at_source: Tensor  # [levels, members * channels]: how much a fan-out at the source of an edge weakens a message
+    at_target: Tensor  # [levels, members * channels]
+    update: Tensor  # [members * channels, members * channels]: of what arrives
+    update_lessened: Tensor  # the same size: of what arrives, less for high degrees
+
+
+class Weights(NamedTuple):
+    """The weights by which pairs are scored, with the members side by side."""
+
+    start: tuple[Tensor, Tensor]  # [features, members * channels], and the bias
+    gate: tuple[Tensor, Tensor]  # likewise
+    hops: list[Hop]
+    readout: ReadOut
 
 
 class PathNetwork(nn.Module):
-    """An ensemble of networks with the same inputs, computed together: the first axis of all weights is the member.
+    """An ensemble of networks with the same inputs, computed together.
 
-    Each has weights of each edge type, three hops, and a read-out for each pair of head and tail.
+    The first axis of all weights is the member; in what is computed, the values of all members lie side by side in a
+    row. Each member has weights of each edge type, three hops, and a read-out for each pair of head and tail.
     """
 
     log_fan_outs: Tensor  # of each level
@@ -54,7 +84,7 @@ class PathNetwork(nn.Module):
         super().__init__()
         self.settings = settings
         members, channels, width = settings.members, settings.channels, settings.readout_width
-        self._kept_powers: dict[int, tuple[Tensor, Tensor]] = {}
+        self._kept_weights: Weights | None = None
         # Of edge types: a hidden layer, then the weights for each hop. Trained weights are stored by these names.
         self.kinds = MemberLinear(members, len(EDGE_FEATURES), settings.edge_width)
         self.kind_weights = nn.ModuleList(MemberLinear(members, settings.edge_width, channels) for _ in range(HOPS))
@@ -90,32 +120,39 @@ class PathNetwork(nn.Module):
         return self.score(weights, self.describe(weights, tails), tails.features[:, DEGREE], walks)
 
     def _seen(self, edge_features: Tensor) -> Tensor | None:
-        """Which edge types of each task a training step sees, [members, tasks * edge types, 1]."""
+        """Which edge types of each task a training step sees, [tasks * edge types, members, 1]."""
         if not self.settings.relation_dropout:
             return None
         tasks, edge_types, _ = edge_features.shape
         drawn = torch.rand(self.settings.members, tasks, edge_types // 2, device=edge_features.device)
-        return (drawn >= self.settings.relation_dropout).repeat(1, 1, 2).flatten(1)[..., None].float()
+        return (drawn >= self.settings.relation_dropout).repeat(1, 1, 2).flatten(1).T[..., None].float()
 
     def weigh(self, edge_features: Tensor, seen: Tensor | None = None) -> list[Tensor]:
-        """The weights of each edge type [members, tasks * edge types, channels] for every hop, and for profiles."""
+        """The weights of each edge type [tasks * edge types, members * channels] for every hop, and for profiles."""
         hidden = F.gelu(self.kinds(edge_features.flatten(0, -2)))
         weights = [layer(hidden) for layer in (*self.kind_weights, self.profile_weights)]
-        return weights if seen is None else [weight * seen for weight in weights]
+        return (
+            weights
+            if seen is None
+            else [(by_member(weight, self.settings.members) * seen).flatten(1) for weight in weights]
+        )
 
-    def describe(self, weights: list[Tensor], tails: TailInputs) -> Tensor:
-        """The part of the read-out that depends on the tail alone, [members, tails, readout width + 1]."""
-        members, channels = self.settings.members, self.settings.profile_channels
-        profile = tails.features.new_zeros(members, len(tails.features), channels)
-        messages = weights[HOPS].index_select(1, tails.profile_edge_types) * tails.profile_counts[:, None]
-        profile = asinh(profile.index_add(1, tails.profile_owners, messages))
+    def describe(self, weights: list[Tensor], tails: TailInputs) -> Described:
+        """The part of the read-out that depends on the tail alone."""
+        channels = self.settings.profile_channels
+        profile = tails.features.new_zeros(len(tails.features), weights[HOPS].shape[1])
+        messages = weights[HOPS].index_select(0, tails.profile_edge_types) * tails.profile_counts[:, None]
+        profile = asinh(profile.index_add(0, tails.profile_owners, messages))
         of_profile, of_features = self.of_tails.weight[:, :channels], self.of_tails.weight[:, channels:]
-        return linear(tails.features, of_features, linear(profile, of_profile, self.of_pairs.bias))
+        bias = self.of_pairs.get_parameter("bias").flatten()
+        described = torch.addmm(bias, tails.features, side_by_side(of_features))
+        described = by_member(torch.addmm(described, profile, of_each_member(of_profile)), self.settings.members)
+        return Described(described[..., 1:].flatten(1), described[..., 0].contiguous())
 
     def score(
         self,
         weights: list[Tensor],
-        described: Tensor,
+        described: Described,
         degrees: Tensor,
         walks: Walks,
         edge_mask: Sequence[Tensor] | None = None,
@@ -124,78 +161,78 @@ class PathNetwork(nn.Module):
 
         edge_mask holds a factor [edges] for the edges of each hop; without it, all edges count fully.
         """
-        state = self.start + self.start_features(walks.heads)  # [members, queries, channels]
+        own = self._weights()
+        state = torch.addmm(own.start[1], walks.heads, own.start[0])  # [queries, members * channels]
         for hop in range(HOPS - 1):
-            arrived = self.updates[hop](self._pass(hop, state, weights, walks, walks.degrees[hop + 1], edge_mask))
-            normal = F.layer_norm(arrived, arrived.shape[-1:])
-            arrived = F.gelu(self.norm_shift[:, hop] + normal * self.norm_scale[:, hop])
+            arrived = self._pass(own.hops[hop], hop, state, weights, walks, len(walks.degrees[hop + 1]), edge_mask)
+            lessened = arrived / (1 + self.settings.degree_scale * walks.degrees[hop + 1])[:, None]
+            arrived = torch.addmm(arrived @ own.hops[hop].update, lessened, own.hops[hop].update_lessened)
+            normal = F.layer_norm(by_member(arrived, self.settings.members), self.norm_scale.shape[-1:])
+            arrived = F.gelu(self.norm_shift[:, hop, 0] + normal * self.norm_scale[:, hop, 0]).flatten(1)
             if hop == 0:
-                arrived = arrived * (1 + self.gate(walks.near))
-            state = arrived + _staying(state, walks.kept[hop])
-        of_tails = degrees.index_select(0, walks.tails.index_select(0, walks.reached))
-        last = self._pass(HOPS - 1, state, weights, walks, of_tails, edge_mask)
-        return self._read_out(described, walks, torch.cat([last, _staying(state, walks.kept[-1])], dim=-1))
-
-    def _read_out(self, described: Tensor, walks: Walks, arrived: Tensor) -> Tensor:
-        """The score of each pair from the messages that arrived at reached pairs, [members, reached, 3 * channels]."""
-        channels = self.settings.channels
-        of_last, of_state, of_features = torch.split(
-            self.of_pairs.weight, [channels, channels, len(PAIR_FEATURES)], dim=1
-        )
-        if not walks.one_by_one:
-            described = described.index_select(1, walks.tails)
-        inputs = torch.matmul(walks.pairs, of_features).add_(described)  # half the time of one call for both
-        # The last update and the first layer of the read-out are both linear: applied at once.
-        of_walks = torch.cat([self.updates[-1].get_parameter("weight") @ of_last, of_state], dim=1)
-        inputs.index_add_(1, walks.reached, linear(arrived, of_walks))
-        # The linear output is column 0. Slicing it off after the activation keeps the memory contiguous.
-        direct = inputs[..., 0].clone()
-        hidden = F.dropout(gelu(inputs)[..., 1:], self.settings.dropout, self.training)
-        hidden = F.dropout(gelu(self.hidden(hidden)), self.settings.dropout, self.training)
-        last = [torch.mv(rows, weight) for rows, weight in zip(hidden, self.last.weight[..., 0], strict=True)]
-        return direct + torch.stack(last) + self.last.get_parameter("bias")[..., 0]
+                arrived = arrived * torch.addmm(own.gate[1], walks.near, own.gate[0])
+            state = arrived + staying(state, walks.kept[hop])
+        arrived = self._pass(own.hops[-1], HOPS - 1, state, weights, walks, len(walks.reached), edge_mask)
+        factors = 1 / (1 + self.settings.degree_scale * degrees.index_select(0, walks.tails[walks.reached]))
+        return read_out(own.readout, described, walks, arrived, factors, state)
 
     def _pass(
         self,
+        own: Hop,
         hop: int,
         state: Tensor,
         weights: list[Tensor],
         walks: Walks,
-        after: Tensor,
+        target_count: int,
         edge_mask: Sequence[Tensor] | None,
     ) -> Tensor:
-        """The messages that arrive at each node of a layer, given the degrees in it, [members, nodes, 2 * channels].
-
-        As they are, and less for high degrees.
-        """
-        scale = self.settings.degree_scale
-        exponents = torch.sigmoid(self.thinning[:, hop, :1])
-        state = state * torch.exp(-scale * walks.degrees[hop][:, None] * exponents)
+        """The messages that arrive at each node of a layer, [nodes, members * channels]."""
+        state = state * torch.exp(-self.settings.degree_scale * walks.degrees[hop][:, None] * own.exponents)
         mask = None if edge_mask is None else edge_mask[hop]
-        summed = pass_messages(state, weights[hop], *self._fan_out_powers(hop), walks.layers[hop], len(after), mask)
-        arrived = asinh(self.settings.message_scale * summed)
-        return torch.cat([arrived, arrived / (1 + scale * after[:, None])], dim=-1)
+        layer = walks.layers[hop]
+        summed = pass_messages(state, weights[hop], own.at_source, own.at_target, layer, target_count, mask)
+        return asinh(self.settings.message_scale * summed)
 
-    def _fan_out_powers(self, hop: int) -> tuple[Tensor, Tensor]:
-        """How much each level of a fan-out at the source, and at the target, weakens a message.
+    def _weights(self) -> Weights:
+        """The weights with the members side by side; kept where they do not change."""
+        if self._kept_weights is not None:
+            return self._kept_weights
+        start, gate = (
+            (side_by_side(of.weight), constant.flatten() + of.get_parameter("bias").flatten())
+            for of, constant in ((self.start_features, self.start), (self.gate, torch.ones_like(self.start)))
+        )
+        found = Weights(start, gate, [self._hop_weights(hop) for hop in range(HOPS)], self._read_out_weights())
+        if not (self.training or torch.is_grad_enabled()):
+            self._kept_weights = found
+        return found
 
-        [members, levels, channels] each.
-        """
-        kept = self._kept_powers.get(hop)
-        if kept is None:
-            exponents = torch.sigmoid(self.thinning[:, hop, 1:, None])  # [members, 2, 1, channels]
-            both = torch.exp(-self.log_fan_outs[:, None] * exponents).unbind(dim=1)
-            kept = both[0].contiguous(), both[1].contiguous()
-            if not (self.training or torch.is_grad_enabled()):
-                self._kept_powers[hop] = kept
-        return kept
+    def _hop_weights(self, hop: int) -> Hop:
+        exponents = torch.sigmoid(self.thinning[:, hop]).transpose(0, 1).flatten(1)  # [3, members * channels]
+        at_source, at_target = (torch.exp(-self.log_fan_outs[:, None] * exponents[side]) for side in (1, 2))
+        update, lessened = torch.split(self.updates[hop].get_parameter("weight"), self.settings.channels, dim=1)
+        return Hop(exponents[0], at_source, at_target, of_each_member(update), of_each_member(lessened))
+
+    def _read_out_weights(self) -> ReadOut:
+        channels = self.settings.channels
+        of_last, of_state, of_features = torch.split(
+            self.of_pairs.weight, [channels, channels, len(PAIR_FEATURES)], dim=1
+        )
+        last = self.updates[-1].get_parameter("weight") @ of_last  # both are linear: applied at once
+        linear, units = (
+            Inputs(*(part[..., outputs].contiguous() for part in (of_features, last, of_state)))
+            for outputs in (slice(1), slice(1, None))
+        )
+        return ReadOut(
+            linear,
+            units,
+            self.hidden.weight,
+            self.hidden.get_parameter("bias")[:, 0],
+            self.last.weight[..., 0],
+            self.last.get_parameter("bias")[:, 0, 0],
+            self.settings.dropout if self.training else 0.0,
+        )
 
     def train(self, mode: bool = True) -> PathNetwork:
         """Begin or end training; what follows from the weights is computed anew."""
-        self._kept_powers = {}
+        self._kept_weights = None
         return super().train(mode)
-
-
-def _staying(state: Tensor, kept: Tensor) -> Tensor:
-    """The states of nodes that were in the previous layer too; zero for the others."""
-    return F.pad(state, (0, 0, 0, 1)).index_select(1, kept)

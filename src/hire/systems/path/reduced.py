@@ -49,6 +49,11 @@ class ReducedGraph(EvidenceGraph):
         sources = np.searchsorted(self.offsets, self.removed_edges, side="right") - 1
         return sources, self.edge_types[self.removed_edges], self.targets[self.removed_edges]
 
+    @property
+    def fewer_entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Entries of profiles, sorted, that have lost edges, and how many are left."""
+        return self._entries_less, self._counts_left
+
     def leaving(self, nodes: IntArray, hidden: int | None = None) -> Edges:
         """The edges that leave some nodes, except those of a hidden relation."""
         return self._present(super().leaving(nodes, hidden))

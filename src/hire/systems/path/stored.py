@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from hire import __version__
 from hire.data.dataset import FewShotDataset
 from hire.errors import HireError
 from hire.systems.path.settings import EvidenceSettings
-from hire.util.files import atomic_file, cache_directory
+from hire.util.files import cache_directory
 from hire.util.settings import to_plain
+from hire.util.tensors import load_tensors, save_tensors
 
 if TYPE_CHECKING:
     from hire.systems.path.graph import EvidenceGraph
 
-FORMAT = 1
+FORMAT = 2
 LARGEST = 4_000_000  # facts: of more, the file would be as large as the graph itself
 
 
@@ -30,17 +31,16 @@ def stored_at(dataset: FewShotDataset, settings: EvidenceSettings) -> Path | Non
         return None
     parts = [FORMAT, __version__, dataset.identity, to_plain(settings)]
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-    return cache_directory() / f"evidence-{digest}.npz"
+    return cache_directory() / f"evidence-{digest}.safetensors"
 
 
 def load_evidence(path: Path | None) -> dict[str, Any] | None:
-    """The arrays of a graph of evidence, whose checksums are right; None if there are none."""
+    """The arrays of a graph of evidence; None if there are none, or if they are damaged and have to be made anew."""
     if path is None or not path.exists():
         return None
     try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):  # damaged: it is made anew
+        return {name: tensor.numpy() for name, tensor in load_tensors(path).items()}
+    except HireError:
         return None
 
 
@@ -50,7 +50,6 @@ def keep_evidence(path: Path | None, graph: EvidenceGraph) -> None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(path) as partial, partial.open("wb") as stream:
-            np.savez(stream, **graph.arrays())  # type: ignore[arg-type]
+        save_tensors(path, {name: torch.tensor(np.asarray(array)) for name, array in graph.arrays().items()})
     except (HireError, OSError):
         return

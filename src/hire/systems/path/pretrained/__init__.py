@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from functools import cache
 from importlib.resources import as_file, files
 from typing import Any
@@ -19,23 +17,28 @@ from hire.errors import HireError
 from hire.systems.path.model import PathModel
 from hire.systems.path.network import PathNetwork
 from hire.systems.path.settings import PathSettings
+from hire.util.checksums import read_record
 from hire.util.settings import from_plain
-from hire.util.tensors import load_tensors
+from hire.util.tensors import load_tensors, recorded_checksum
 
 WEIGHTS, ABOUT = "path.safetensors", "path.json"
+INSTALL_AGAIN = "install HiRe again"
 
 
 @cache
 def about() -> dict[str, Any]:
     """Settings, graphs, versions and calibration of the shipped weights."""
-    found: dict[str, Any] = json.loads((files(__package__) / ABOUT).read_text("utf-8"))
-    return found
+    with as_file(files(__package__) / ABOUT) as path:
+        return read_record(path, INSTALL_AGAIN)
 
 
 @cache
 def _tensors() -> dict[str, Tensor]:
     with as_file(files(__package__) / WEIGHTS) as path:
-        return load_tensors(path)
+        try:
+            return load_tensors(path)
+        except HireError as error:
+            raise HireError(error.problems[0].message, file=path, remedy=INSTALL_AGAIN) from error
 
 
 def pretrained(dataset: FewShotDataset, device: torch.device | str = "cpu") -> PathModel:
@@ -60,4 +63,5 @@ def load_pretrained(network: PathNetwork) -> None:
 
 def fingerprint() -> str:
     """A checksum of the shipped weights."""
-    return hashlib.sha256((files(__package__) / WEIGHTS).read_bytes()).hexdigest()
+    with as_file(files(__package__) / WEIGHTS) as path:
+        return recorded_checksum(path)

@@ -1,0 +1,1 @@
+"""A service from Python: the same methods as a model in this process."""

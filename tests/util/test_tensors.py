@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from hire.errors import HireError
+from hire.util.tensors import load_tensors, load_tensors_and_metadata, recorded_checksum, save_tensors
+
+TENSORS = {
+    "weights": torch.arange(6, dtype=torch.float32).reshape(2, 3),
+    "step": torch.tensor(7),
+    "flags": torch.tensor([True, False]),
+    "none": torch.zeros(0, 4),
+    "view": torch.arange(12).reshape(3, 4).T,
+}
+
+
+def test_tensors_and_metadata_are_what_was_written(tmp_path: Path) -> None:
+    save_tensors(tmp_path / "file", TENSORS, {"of": "a graph"})
+    tensors, about = load_tensors_and_metadata(tmp_path / "file")
+    assert about == {"of": "a graph"} and tensors.keys() == TENSORS.keys()
+    assert all(torch.equal(tensors[name], TENSORS[name]) for name in TENSORS)
+
+
+def test_no_flipped_bit_and_no_missing_byte_is_believed(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    save_tensors(path, TENSORS, {"of": "a graph"})
+    whole = path.read_bytes()
+    for position in range(8 * len(whole)):
+        flipped = bytearray(whole)
+        flipped[position // 8] ^= 1 << position % 8
+        path.write_bytes(flipped)
+        try:
+            tensors, about = load_tensors_and_metadata(path)
+        except HireError as error:
+            assert str(path) in str(error) and "train again" in str(error.problems[0].remedy)
+            continue
+        assert about == {"of": "a graph"}  # white space in the header
+        assert all(torch.equal(tensors[name], TENSORS[name]) for name in TENSORS)
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        with pytest.raises(HireError, match="file: is"):
+            load_tensors(path)
+
+
+def test_the_checksum_tells_weights_apart_without_reading_them(tmp_path: Path) -> None:
+    seen = set()
+    for number in range(3):
+        save_tensors(tmp_path / "file", {"weights": torch.full((4,), float(number))})
+        seen.add(recorded_checksum(tmp_path / "file"))
+    assert len(seen) == 3
+    save_file({"weights": torch.zeros(2)}, tmp_path / "plain")
+    with pytest.raises(HireError, match="is not a readable weights file"):
+        recorded_checksum(tmp_path / "plain")
+
+
+def test_a_file_without_a_checksum_is_not_believed(tmp_path: Path) -> None:
+    save_file({"weights": torch.zeros(2)}, tmp_path / "plain")
+    with pytest.raises(HireError, match="does not match its checksum"):
+        load_tensors(tmp_path / "plain")
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
+def test_what_is_not_finite_is_neither_saved_nor_loaded(
+    tmp_path: Path, wrong: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensors = {"good": torch.zeros(2), "bad": torch.tensor([1.0, wrong])}
+    with pytest.raises(HireError, match="'bad' are not finite"):
+        save_tensors(tmp_path / "file", tensors)
+    assert not (tmp_path / "file").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr("hire.util.tensors.check_finite", lambda *_: None)
+        save_tensors(tmp_path / "file", tensors)
+    with pytest.raises(HireError, match="'bad' are not finite"):
+        load_tensors(tmp_path / "file")
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o600), (0o022, 0o644), (0o007, 0o660)])
+def test_permissions_are_those_of_the_umask(tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        save_tensors(tmp_path / "file", TENSORS)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == mode
+
+
+def test_a_file_that_is_cut_short_later_does_not_matter(tmp_path: Path) -> None:
+    save_tensors(tmp_path / "file", {"weights": torch.ones(1_000_000)})
+    tensors = load_tensors(tmp_path / "file")
+    os.truncate(tmp_path / "file", 0)
+    assert float(tensors["weights"].sum()) == 1_000_000  # a map of the file would end the process here
