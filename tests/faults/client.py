@@ -56,7 +56,7 @@ class Client:
 
     def delete(self, relation: str) -> None:
         """Delete a relation."""
-        asked = Request(f"{self.address}/api/relations/{relation}", method="DELETE")
+        asked = Request(f"{self.address}/v1/relations/{relation}", method="DELETE")
         with urlopen(asked, timeout=SECONDS) as answer:
             answer.read()
 
