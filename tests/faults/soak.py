@@ -30,7 +30,7 @@ from hire.inference.open import open_model
 from tests.faults.client import Client
 from tests.support import serving
 
-REFERENCES, SCENARIOS, ANSWERS = 3, 40, 10
+REFERENCES, SCENARIOS, ANSWERS = 3, 16, 10
 WARM_UP = 0.3  # of the time
 GROWTH = 0.05  # of memory after it
 
