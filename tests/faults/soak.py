@@ -152,7 +152,7 @@ def soak(model: str, clients: int, minutes: float, seed: int = 0) -> dict[str, A
             while any(thread.is_alive() for thread in threads):
                 sizes.append(resident(process.pid))
                 time.sleep(min(1.0, seconds / 50))
-            left = len(Client(address).relations()["relations"])
+            left = len(Client(address).relations())
     steady = sizes[int(WARM_UP * len(sizes)) :]
     tenth = max(1, len(steady) // 10)
     first, last = (statistics.median(part) for part in (steady[:tenth], steady[-tenth:]))
