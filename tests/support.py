@@ -67,7 +67,11 @@ SECONDS = 120  # on a busy machine; a service that hangs is ended then
 
 @contextmanager
 def serving(
-    run: Path | str, *options: str, environment: Mapping[str, str] | None = None, limits: str = "true"
+    run: Path | str,
+    *options: str,
+    environment: Mapping[str, str] | None = None,
+    limits: str = "true",
+    seconds: float = SECONDS,
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A service in a process of its own, and its address; `limits` is what the shell does before, such as ulimit."""
     shell = ["sh", "-c", f'{limits} && exec "$0" "$@"']
@@ -78,7 +82,7 @@ def serving(
         stderr=subprocess.STDOUT,
         text=True,
     )
-    watchdog = threading.Timer(SECONDS, process.kill)
+    watchdog = threading.Timer(seconds, process.kill)
     watchdog.start()
     try:
         assert process.stdout is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from dataclasses import dataclass
 from typing import Any
 from urllib.error import HTTPError
@@ -36,9 +37,17 @@ class Client:
         found: str = self.call("/v1/relations", {"name": name, "references": references})["id"]
         return found
 
-    def relations(self) -> Any:
-        """All relations."""
-        return self.call("/v1/relations")
+    def relations(self) -> list[dict[str, Any]]:
+        """The newest relations."""
+        found: list[dict[str, Any]] = self.call("/v1/relations")["relations"]
+        return found
+
+    def learned(self, relation: str) -> None:
+        """Wait until the model has learned from all verdicts, which it does in the background."""
+        end = time.monotonic() + SECONDS
+        while self.call(f"/v1/relations/{relation}")["learning"]:
+            assert time.monotonic() < end, "the model still learns"
+            time.sleep(0.02)
 
     def answers(self, relation: str, head: str, k: int = 10) -> list[dict[str, Any]]:
         """The predicted tails of a head."""
@@ -53,6 +62,12 @@ class Client:
     def judge(self, relation: str, head: str, tail: str, verdict: str) -> Any:
         """Accept or reject a pair."""
         return self.call(f"/v1/relations/{relation}/verdicts", {"head": head, "tail": tail, "verdict": verdict})
+
+    def delete(self, relation: str) -> None:
+        """Delete a relation."""
+        asked = Request(f"{self.address}/v1/relations/{relation}", method="DELETE")
+        with urlopen(asked, timeout=SECONDS) as answer:
+            answer.read()
 
     def search(self, text: str, k: int = 10) -> Any:
         """Entities that match a text."""

@@ -47,13 +47,11 @@ NAMES = (
     "options",
 )
 
-ONE_SIDED = (
-    "reader of archives",
-    "weights",
-    "arrays",
-    "calibration",
-    "reader of SPARQL results",
-)  # all or none is read
+ONE_SIDED = {  # of few cases, all or none may be read
+    *("reader of archives", "weights", "arrays", "calibration", "reader of SPARQL results"),
+    *("reader of compressed tables", "reader of published layouts", "assignments", "calibration of a run"),
+    *("configuration of a run", "reader of graph.rdf"),
+}
 
 
 @contextmanager

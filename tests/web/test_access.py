@@ -94,8 +94,10 @@ def test_a_phone_shows_the_pair_and_the_buttons_in_reach(desk: Desk, page: Page)
     assert all(top >= 0 and bottom <= 844 and left >= 0 and right <= 390 for top, bottom, left, right, _ in boxes)
     assert all(top > 700 and height >= 44 for top, _, _, _, height in boxes[2:])  # where a thumb is
     pair = page.pair()
+    page.run("scrollTo(0, 400)")
     page.click("#verdict-accept")
     page.all_saved()
+    assert page.run("return document.getElementById('statement').getBoundingClientRect().top") >= 0  # of the next card
     assert desk.verdicts() == {pair: "accept"}
     page.click("#undo")
     until(lambda: page.pair() == pair)

@@ -172,6 +172,14 @@ def test_any_head_is_found_and_its_neighbours_expand(desk: Desk, page: Page) -> 
     page.press(ESCAPE)
 
 
+def test_a_head_that_does_not_exist_is_said_so_beside_the_search(desk: Desk, page: Page) -> None:
+    page.open(desk.address, f"{desk.relation}/review?head=nonsense_head")
+    page.reads(".tools + .problem", "nonsense_head")
+    assert page.text("#statement")  # the queue is there all the same
+    page.click(".problem button")
+    assert not page.all(".problem")
+
+
 def test_two_people_see_each_other_and_their_conflicts(desk: Desk, page: Page, tmp_path: Path) -> None:
     second = start_browser(tmp_path)
     try:

@@ -15,6 +15,7 @@ from hire import __version__, progress
 from hire.cli.compare import compare
 from hire.cli.data import data
 from hire.cli.demo import demo
+from hire.cli.doctor import doctor
 from hire.cli.predict import calibrate, explain, predict
 from hire.cli.reproduce import reproduce
 from hire.cli.review import review
@@ -59,6 +60,7 @@ hire.add_command(review)
 hire.add_command(calibrate)
 hire.add_command(predict)
 hire.add_command(explain)
+hire.add_command(doctor)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -181,6 +181,9 @@ class Guard:
                 await refuse(
                     guarded_send, 504, f"the request took longer than {seconds}", "ask for less, or try again later"
                 )
+        except asyncio.CancelledError:  # the service ends, and this took longer than it waits for
+            if not status:
+                await refuse(guarded_send, 503, "the service is stopping", "try again when it is up")
         except Exception:
             logging.getLogger("hire").exception("%s %s failed", scope["method"], scope["path"])
             if not status:

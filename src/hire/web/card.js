@@ -59,7 +59,7 @@ export function cardView(relation, place, acts) {
   return { element, explain };
 }
 
-export const answerOf = ({ card, tail }) => card.suggestions.find((answer) => answer.tail.id === tail?.id) ?? null;
+const answerOf = ({ card, tail }) => card.suggestions.find((answer) => answer.tail.id === tail?.id) ?? null;
 
 const entityButton = ({ id, label: name }, open, attributes = {}) =>
   button(label(name), () => open(id), { class: "entity", ...attributes, title: name });

@@ -28,7 +28,7 @@ export async function openRelation(id, signal) {
   else if (relation?.id !== id) setRelation(await get(path("relations", id), { signal }));
 }
 
-export const refresh = debounced(async () => {
+const refresh = debounced(async () => {
   const { id } = relation ?? {};
   if (id === undefined) return;
   try {

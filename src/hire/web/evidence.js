@@ -5,14 +5,14 @@ import { button, label, make } from "./dom.js";
 const MAX_FOR = 3,
   MAX_AGAINST = 1;
 
-export function mainReasons({ reasons }) {
+function mainReasons({ reasons }) {
   return [
     ...reasons.filter((reason) => reason.for).slice(0, MAX_FOR),
     ...reasons.filter((reason) => !reason.for).slice(0, MAX_AGAINST),
   ];
 }
 
-export const roleOf = (reason) => (!reason.for ? "against" : reason.support ? "for" : "unsupported");
+const roleOf = (reason) => (!reason.for ? "against" : reason.support ? "for" : "unsupported");
 
 const SIGNS = { for: "+", unsupported: "+", against: "−" };
 const MEANINGS = { for: "For", unsupported: "For, though no reference has it", against: "Against" };

@@ -7,7 +7,8 @@ import { exportPanel } from "./export.js";
 import { setKeys } from "./keys.js";
 import { listen } from "./live.js";
 import * as outbox from "./outbox.js";
-import { beside, isAbort, showProblem } from "./problems.js";
+import { Pages } from "./pages.js";
+import { beside } from "./problems.js";
 import { origin } from "./session.js";
 
 const ENTRIES = 50;
@@ -24,69 +25,29 @@ function time(at) {
 export async function showHistory(root, { relation: id }, signal) {
   setKeys({});
   const exports = exportPanel(id, signal);
-  const body = make("tbody", {});
   const batches = make("ul", { class: "batches" });
   const total = make("p", { class: "quiet", role: "status" });
-  const more = button("Show more", () => load(), { hidden: true });
-  const verdict = make(
-    "select",
-    { "aria-label": "Verdicts", onchange: () => reload() },
-    make("option", { value: "" }, "All verdicts"),
-    Object.entries(VERDICTS).map(([value, name]) => make("option", { value }, name)),
-  );
+  const verdict = verdictSelect(() => pages.reload());
   const tools = make("div", { class: "tools" }, make("h2", {}, "History"), verdict, total);
-  const table = make(
-    "table",
-    { class: "log" },
-    make("caption", { class: "unseen" }, "Verdicts, newest first"),
-    make(
-      "thead",
-      {},
-      make(
-        "tr",
-        {},
-        ["When", "Who", "Pair", "Verdict", "Confidence", ""].map((name) =>
-          make("th", { scope: "col" }, name || make("span", { class: "unseen" }, "Undo")),
-        ),
-      ),
-    ),
-    body,
-  );
-  root.replaceChildren(
-    make("div", { class: "two history" }, make("section", { class: "panel" }, tools, batches, table, more), exports.element),
-  );
-
-  let cursor = null;
-  let asked = 0;
-
-  async function load(anew = false) {
-    const question = ++asked;
-    try {
-      const page = await get(
-        `${path("relations", id, "history")}${query({ verdict: verdict.value, limit: ENTRIES, cursor })}`,
-        { signal },
-      );
-      if (question !== asked) return;
-      const rows = page.entries.map((entry) => rowOf(id, entry));
-      if (anew) body.replaceChildren(...rows);
-      else body.append(...rows);
-      cursor = page.next;
-      more.hidden = cursor === null;
-      total.textContent = count(page.total, "entry", "entries");
-    } catch (error) {
-      if (!isAbort(error)) showProblem(tools, error);
-    }
-  }
-
-  async function loadBatches() {
-    const found = (await get(path("relations", id, "batches"), { signal })).batches;
-    batches.replaceChildren(...found.map((batch) => batchLine(batch, batches, reload)));
-  }
+  const pages = new Pages({
+    caption: "Verdicts, newest first",
+    class: "log",
+    columns: ["When", "Who", "Pair", "Verdict", "Confidence", make("span", { class: "unseen" }, "Undo")],
+    ask: async (cursor) => {
+      const chosen = query({ verdict: verdict.value, limit: ENTRIES, cursor });
+      const { entries, ...page } = await get(`${path("relations", id, "history")}${chosen}`, { signal });
+      return { items: entries, ...page };
+    },
+    rowOf: (entry) => rowOf(id, entry),
+    told: (count) => total.replaceChildren(entryCount(count)),
+  });
+  const log = make("section", { class: "panel" }, tools, batches, pages.table, pages.button);
+  root.replaceChildren(make("div", { class: "two history" }, log, exports.element));
 
   async function reload() {
-    cursor = null;
     exports.update();
-    await Promise.all([load(true), loadBatches()]);
+    const [found] = await Promise.all([get(path("relations", id, "batches"), { signal }), pages.reload()]);
+    batches.replaceChildren(...found.batches.map((batch) => batchLine(batch, batches, reload)));
   }
 
   const changed = debounced(() => reload().catch(() => {}), 300);
@@ -98,6 +59,13 @@ export async function showHistory(root, { relation: id }, signal) {
     changed.cancel();
   });
   await reload();
+}
+
+const entryCount = (number) => count(number, "entry", "entries");
+
+function verdictSelect(onchange) {
+  const options = Object.entries(VERDICTS).map(([value, name]) => make("option", { value }, name));
+  return make("select", { "aria-label": "Verdicts", onchange }, make("option", { value: "" }, "All verdicts"), options);
 }
 
 function rowOf(id, entry) {

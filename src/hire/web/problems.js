@@ -18,7 +18,7 @@ export function problemText(error) {
 
 const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?…]$/.test(text) ? "" : "."}`;
 
-export function clearProblem(element) {
+function clearProblem(element) {
   if (element.nextElementSibling?.matches(".problem")) element.nextElementSibling.remove();
 }
 

@@ -57,7 +57,7 @@ class ReviewView {
     this.root.replaceChildren(make("div", { class: "review" }, this.queue, center, around));
     this.#listen();
     if (head) await this.visit(head);
-    else {
+    if (this.trail.here === null) {
       await this.trail.more();
       this.paint();
     }
@@ -125,7 +125,10 @@ class ReviewView {
     if (place.notice) view.element.prepend(noticeOf(place.notice));
     this.card.replaceChildren(view.element);
     if (onRadio) view.element.querySelector("input[name=tail]:checked")?.focus();
-    else if (focus) view.element.focus({ preventScroll: true });
+    else if (focus) {
+      view.element.focus({ preventScroll: true });
+      if (view.element.getBoundingClientRect().top < 0) view.element.scrollIntoView(); // the last one was scrolled
+    }
     if (place.tail) this.#explainSoon(place, view);
     this.noteAddress();
   }

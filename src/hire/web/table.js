@@ -2,138 +2,154 @@
 
 import { get, path, query } from "./api.js";
 import { STATES, bar } from "./card.js";
-import { button, count, debounced, label, make, probability } from "./dom.js";
+import { count, debounced, label, make, probability } from "./dom.js";
 import { facetPanel } from "./facets.js";
 import { setKeys } from "./keys.js";
 import { listen } from "./live.js";
+import { Pages } from "./pages.js";
 import { isAbort, showProblem } from "./problems.js";
 import { address, note } from "./router.js";
 import { thresholdPanel } from "./threshold.js";
 
 const ROWS = 100; // asked for at once
+const PAUSE = 300,
+  TYPING_PAUSE = 200; // milliseconds
 const ORDERS = { confident: "Most confident first", head: "By head", useful: "Most useful first" };
 
-export async function showTable(root, { relation: id, params }, signal) {
-  const filters = {
-    order: params.order ?? "confident",
-    state: params.state ?? "any",
-    type: params.type,
-    min_confidence: params.min_confidence,
-    max_confidence: params.max_confidence,
-    q: params.q,
-  };
-  const body = make("tbody", {});
-  const total = make("p", { class: "quiet", role: "status", id: "table-total" });
-  const more = button("Show more", () => load(), { class: "more", hidden: true });
-  const search = make("input", {
-    type: "search",
-    id: "table-search",
-    placeholder: "Search heads",
-    "aria-label": "Search heads",
-    value: filters.q ?? "",
-    oninput: debounced(() => filter({ q: search.value.trim() || undefined }), 200),
-  });
-  const order = make(
-    "select",
-    { "aria-label": "Order", onchange: () => filter({ order: order.value }) },
-    Object.entries(ORDERS).map(([value, name]) => make("option", { value, selected: value === filters.order }, name)),
-  );
-  const threshold = thresholdPanel(
-    id,
-    () => filters.type,
-    signal,
-    () => reload(),
-  );
-  const facets = facetPanel(filters, filter);
-  const table = make(
-    "table",
-    {},
-    make("caption", { class: "unseen" }, "Heads and their best answers"),
-    make(
-      "thead",
-      {},
-      make(
-        "tr",
-        {},
-        ["Head", "Best tail", "Confidence", "State"].map((name) => make("th", { scope: "col" }, name)),
-      ),
-    ),
-    body,
-  );
-  const tools = make("div", { class: "tools" }, make("div", { class: "field" }, search), order, total);
-  root.replaceChildren(
-    make("div", { class: "table-view" }, facets.element, make("div", {}, threshold.element, tools, table, more)),
-  );
-  setKeys({ "/": () => search.focus(), j: () => move(1), k: () => move(-1) });
+export const showTable = (root, route, signal) => new TableView(root, route, signal).start();
 
-  let cursor = null;
-  let asked = 0;
-
-  function filter(changes) {
-    Object.assign(filters, changes);
-    note("table", id, {
-      ...filters,
-      state: filters.state === "any" ? null : filters.state,
-      order: filters.order === "confident" ? null : filters.order,
+class TableView {
+  constructor(root, { relation, params }, signal) {
+    Object.assign(this, { root, id: relation, signal, rows: new Map() });
+    const { order = "confident", state = "any", type, min_confidence, max_confidence, q } = params;
+    this.filters = { order, state, type, min_confidence, max_confidence, q };
+    this.total = make("p", { class: "quiet", role: "status", id: "table-total" });
+    this.threshold = thresholdPanel(
+      relation,
+      () => this.filters.type,
+      signal,
+      () => this.reload(),
+    );
+    this.facets = facetPanel(this.filters, (changes) => this.filter(changes));
+    this.search = this.#searchField();
+    this.pages = new Pages({
+      caption: "Heads and their best answers",
+      columns: ["Head", "Best tail", "Confidence", "State"],
+      ask: (cursor) => this.#ask(cursor),
+      rowOf: (card) => this.#row(card),
+      told: (total) => this.total.replaceChildren(count(total, "head")),
     });
-    reload();
   }
 
-  async function reload() {
-    cursor = null;
-    threshold.update();
-    await Promise.all([load(true), loadFacets()]);
+  async start() {
+    this.tools = make(
+      "div",
+      { class: "tools" },
+      make("div", { class: "field" }, this.search),
+      this.#orderSelect(),
+      this.total,
+    );
+    const { table, button: more } = this.pages;
+    const main = make("div", {}, this.threshold.element, this.tools, table, more);
+    this.root.replaceChildren(make("div", { class: "table-view" }, this.facets.element, main));
+    setKeys({ "/": () => this.search.focus(), j: () => this.move(1), k: () => this.move(-1) });
+    this.#listen(more);
+    await this.reload();
   }
 
-  async function load(anew = false) {
-    const question = ++asked;
+  #listen(more) {
+    const nearEnd = new IntersectionObserver(([entry]) => entry.isIntersecting && this.pages.more(), {
+      rootMargin: "400px",
+    });
+    nearEnd.observe(more);
+    const counts = debounced(() => this.#reloadCounts(), PAUSE);
+    const all = debounced(() => this.reload(), PAUSE);
+    const end = listen((name, data) => {
+      if (name !== "reset" && data.relation !== this.id) return;
+      if (name === "verdict") this.#renew(data.head.id);
+      if (name === "reset" || name === "batch" || (name === "relation" && this.pages.onFirst)) all();
+      else if (name !== "job") counts(); // whoever has scrolled down stays there
+    });
+    this.signal.addEventListener("abort", () =>
+      [end, counts.cancel, all.cancel, () => nearEnd.disconnect()].forEach((stop) => stop()),
+    );
+  }
+
+  #searchField() {
+    const attributes = {
+      type: "search",
+      id: "table-search",
+      placeholder: "Search heads",
+      "aria-label": "Search heads",
+    };
+    const search = make("input", { ...attributes, value: this.filters.q ?? "" });
+    search.addEventListener(
+      "input",
+      debounced(() => this.filter({ q: search.value.trim() || undefined }), TYPING_PAUSE),
+    );
+    return search;
+  }
+
+  #orderSelect() {
+    const options = Object.entries(ORDERS).map(([value, name]) =>
+      make("option", { value, selected: value === this.filters.order }, name),
+    );
+    return make(
+      "select",
+      { "aria-label": "Order", onchange: (event) => this.filter({ order: event.target.value }) },
+      options,
+    );
+  }
+
+  filter(changes) {
+    const { order, state } = Object.assign(this.filters, changes);
+    const unusual = { order: order === "confident" ? null : order, state: state === "any" ? null : state };
+    note("table", this.id, { ...this.filters, ...unusual });
+    this.reload();
+  }
+
+  async reload() {
+    await Promise.all([this.pages.reload(), this.#reloadCounts()]);
+  }
+
+  async #reloadCounts() {
+    this.threshold.update();
     try {
-      const page = await get(`${path("relations", id, "cards")}${query({ ...filters, limit: ROWS, cursor })}`, {
-        signal,
-      });
-      if (question !== asked) return; // other rows were asked for in the meantime
-      const rows = page.cards.map((card) => rowOf(id, card));
-      if (anew) body.replaceChildren(...rows);
-      else body.append(...rows);
-      cursor = page.next;
-      more.hidden = cursor === null;
-      total.textContent = count(page.total, "head");
+      this.facets.show(
+        await get(`${path("relations", this.id, "facets")}${query(this.filters)}`, { signal: this.signal }),
+      );
     } catch (error) {
-      if (!isAbort(error)) showProblem(tools, error);
+      if (!isAbort(error)) showProblem(this.tools, error);
     }
   }
 
-  async function loadFacets() {
-    try {
-      facets.show(await get(`${path("relations", id, "facets")}${query(filters)}`, { signal }));
-    } catch (error) {
-      if (!isAbort(error)) showProblem(tools, error);
-    }
+  async #ask(cursor) {
+    const address = `${path("relations", this.id, "cards")}${query({ ...this.filters, limit: ROWS, cursor })}`;
+    const { cards, ...page } = await get(address, { signal: this.signal });
+    return { items: cards, ...page };
   }
 
-  function move(step) {
-    const links = [...body.querySelectorAll("a")];
+  #row(card) {
+    const row = rowOf(this.id, card);
+    this.rows.set(card.head.id, row);
+    return row;
+  }
+
+  // Shows a head as it is now, where it is.
+  async #renew(head) {
+    const old = this.rows.get(head);
+    if (!old?.isConnected) return;
+    const card = await get(`${path("relations", this.id, "cards", "one")}${query({ head })}`, {
+      signal: this.signal,
+    }).catch(() => null);
+    if (card && old.isConnected) old.replaceWith(this.#row(card));
+  }
+
+  move(step) {
+    const links = [...this.pages.body.querySelectorAll("a")];
     const place = links.indexOf(document.activeElement);
     links[Math.max(0, Math.min(links.length - 1, place + step))]?.focus();
   }
-
-  const onScreen = new IntersectionObserver(
-    ([entry]) => {
-      if (entry.isIntersecting && cursor !== null) load();
-    },
-    { rootMargin: "400px" },
-  );
-  onScreen.observe(more);
-  const changed = debounced(reload, 300);
-  const end = listen((name, data) => {
-    if (name === "reset" || (data.relation === id && name !== "job")) changed();
-  });
-  signal.addEventListener("abort", () => {
-    end();
-    changed.cancel();
-    onScreen.disconnect();
-  });
-  await reload();
 }
 
 function rowOf(id, { head, state, tail, confidence, suggestions }) {
