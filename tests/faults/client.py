@@ -43,7 +43,7 @@ class Client:
     def answers(self, relation: str, head: str, k: int = 10) -> list[dict[str, Any]]:
         """The predicted tails of a head."""
         found: list[dict[str, Any]] = self.call(f"/v1/relations/{relation}/answers", head=head, k=k)["answers"]
-        return found
+        return [{**answer, "tail": answer["tail"]["id"]} for answer in found]
 
     def explain(self, relation: str, head: str, tail: str) -> dict[str, Any]:
         """Why a tail is predicted."""
