@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from dataclasses import dataclass
 from typing import Any
 from urllib.error import HTTPError
@@ -36,14 +37,22 @@ class Client:
         found: str = self.call("/v1/relations", {"name": name, "references": references})["id"]
         return found
 
-    def relations(self) -> Any:
-        """All relations."""
-        return self.call("/v1/relations")
+    def relations(self) -> list[dict[str, Any]]:
+        """The newest relations."""
+        found: list[dict[str, Any]] = self.call("/v1/relations")["relations"]
+        return found
+
+    def learned(self, relation: str) -> None:
+        """Wait until the model has learned from all verdicts, which it does in the background."""
+        end = time.monotonic() + SECONDS
+        while self.call(f"/v1/relations/{relation}")["learning"]:
+            assert time.monotonic() < end, "the model still learns"
+            time.sleep(0.02)
 
     def answers(self, relation: str, head: str, k: int = 10) -> list[dict[str, Any]]:
         """The predicted tails of a head."""
         found: list[dict[str, Any]] = self.call(f"/v1/relations/{relation}/answers", head=head, k=k)["answers"]
-        return [{**answer, "tail": answer["tail"]["id"]} for answer in found]
+        return found
 
     def explain(self, relation: str, head: str, tail: str) -> dict[str, Any]:
         """Why a tail is predicted."""

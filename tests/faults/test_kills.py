@@ -103,7 +103,10 @@ def test_a_prediction_is_resumed_from_any_moment(
         assert names_in(tmp_path) == ["heads.txt", "out", "whole"]
         target.unlink()
 
-    killed_everywhere(lambda: write_answers(relation, heads, question, lines, target, {}), check, how_many(12, OPERATIONS))
+    def write() -> int:
+        return write_answers(relation, heads, question, lines, target, {})
+
+    killed_everywhere(write, check, how_many(12, OPERATIONS))
 
 
 def test_no_confirmed_change_of_taught_relations_is_lost(tmp_path: Path) -> None:

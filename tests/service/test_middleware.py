@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 from hire.inference.model import TrainedModel
 from hire.service.middleware import HEADERS, Limits, is_loopback
+from hire.service.relations import Draft
 from hire.service.service import Service
 from tests.service.conftest import client_of, references
 
@@ -75,13 +76,19 @@ def test_what_takes_too_long_is_given_up(service: Service, monkeypatch: pytest.M
 def test_the_outcome_of_a_change_that_took_too_long_is_known_by_its_key(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, go_on = service.teaching.check, threading.Event()
-    monkeypatch.setattr(service.teaching, "check", lambda draft: go_on.wait(20) and real(draft))
+    real, begun, go_on = service.teaching.check, threading.Event(), threading.Event()
+
+    def slow(draft: Draft) -> None:
+        begun.set()
+        assert go_on.wait(20)
+        real(draft)
+
+    monkeypatch.setattr(service.teaching, "check", slow)
     body, key = {"name": "kind", "references": references()}, {"idempotency-key": "key"}
-    with client_of(service, limits=Limits(seconds=0.2, threads=1)) as client:
+    with client_of(service, limits=Limits(seconds=2.0, threads=1)) as client:
         late = client.post("/v1/relations", json=body, headers=key)
         dropped = client.post("/v1/relations", json=body | {"name": "waiting"}, headers={"idempotency-key": "other"})
-        assert (late.status_code, dropped.status_code) == (504, 504)
+        assert (late.status_code, dropped.status_code) == (504, 504) and begun.is_set()
         go_on.set()
         deadline = time.monotonic() + 20
         while service.relations.count() == 0 and time.monotonic() < deadline:
