@@ -63,11 +63,16 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/serving.py
 
 # Exact versions and hashes from the lock file first, then the project itself. That brings nothing more, unless the build of
-# torch for this platform has libraries of its own, whose versions its metadata pins.
+# torch for this platform has libraries of its own, whose versions its metadata pins. torch is fetched by itself: of several
+# builds, pip prefers one that an index offers to one in a local folder as soon as it sees hashes.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	@echo "Setting up $(VENV) (once, a minute or two) ..."
 	@$(PYTHON) -m venv $(VENV)
+	@sed -n '/^torch==/,/[^\\]$$/p' requirements.lock > $(VENV)/torch.lock
+	@$(PIP) download --no-deps --dest $(VENV)/torch $$(sed -n 's/^\(torch==[^ ]*\).*/\1/p' requirements.lock)
+	@$(PIP) install --require-hashes --no-deps --no-index --find-links $(VENV)/torch --requirement $(VENV)/torch.lock
+	@rm -r $(VENV)/torch
 	@$(PIP) install --require-hashes --no-deps --requirement requirements.lock
 	@$(PIP) install --no-build-isolation --editable .
 	@touch $(READY)

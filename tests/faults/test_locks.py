@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,24 +13,16 @@ from hire.training.run import CONFIG, LOCK, MODEL
 from tests.faults.support import torture
 from tests.faults.test_kills import TRAIN, finish, hire
 from tests.support import serving
+from tests.util.test_locks import holder
 
 Run = Callable[..., Result]
-HOLD = """
-import sys, time
-from pathlib import Path
-from hire.util.locks import locked
-with locked(Path(sys.argv[1]), Path(sys.argv[1])):
-    print("held", flush=True)
-    time.sleep(120)
-"""
 
 
 @contextmanager
 def held(lock: Path) -> Iterator[int]:
     """A lock that another process holds until it is killed; its id."""
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(lock)], stdout=subprocess.PIPE, text=True)
+    process = holder(lock)
     try:
-        assert process.stdout is not None and process.stdout.readline() == "held\n"
         yield process.pid
     finally:
         process.kill()

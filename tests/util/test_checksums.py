@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 import os
 from pathlib import Path
@@ -58,11 +59,21 @@ def test_no_flipped_bit_of_a_record_is_believed(tmp_path: Path) -> None:
     assert believed < 8 * 40
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"checksum": 3}', "[" * 100_000, '{"a": 1, "checksum": ""}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"checksum": 3}', '{"a": 1, "checksum": ""}'])
 def test_what_is_no_record_is_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "record").write_text(text)
     with pytest.raises(HireError, match="record: is"):
         read_record(tmp_path / "record", "make it anew")
+
+
+def test_deep_nesting_is_told(tmp_path: Path) -> None:
+    (tmp_path / "record").write_text("[" * 100_000)
+    gc.disable()  # callbacks of the collector would run out of stack here, and be blamed on another test
+    try:
+        with pytest.raises(HireError, match="record: is damaged"):
+            read_record(tmp_path / "record", "make it anew")
+    finally:
+        gc.enable()
 
 
 def test_another_format_is_told_before_damage(tmp_path: Path) -> None:
