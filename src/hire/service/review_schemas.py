@@ -12,6 +12,7 @@ State = Literal["open", "accepted", "rejected", "unsure", "no_tail", "empty"]
 Order = Literal["useful", "confident", "head", "audit"]
 Format = Literal["tsv", "ntriples", "turtle", "quickstatements", "sparql", "log"]
 Threshold = Annotated[float, Field(ge=0, le=1)]
+MAX_NUMBER = 1 << 62  # of an entry or a version: what the state file can hold
 
 
 class JobRequest(BaseModel):
@@ -169,7 +170,9 @@ class VerdictRequest(BaseModel):
     head: Name
     tail: Name | None = None
     verdict: Verdict
-    version: Annotated[int | None, Field(description="Of the card that was shown; null checks no conflict.")] = None
+    version: Annotated[
+        int | None, Field(ge=0, le=MAX_NUMBER, description="Of the card that was shown; null checks no conflict.")
+    ] = None
     force: Annotated[bool, Field(description="Overrule what others have decided since.")] = False
     by: Person = "anonymous"
     client: Client = ""
@@ -178,7 +181,7 @@ class VerdictRequest(BaseModel):
 class Undo(BaseModel):
     """The entry to undo."""
 
-    entry: int
+    entry: Annotated[int, Field(ge=1, le=MAX_NUMBER)]
     by: Person = "anonymous"
     client: Client = ""
 
@@ -214,7 +217,9 @@ class BatchRequest(BaseModel):
 
     threshold: Threshold
     type: str | None = None
-    expected: Annotated[int | None, Field(description="The number of facts that was shown; 409 if it differs.")] = None
+    expected: Annotated[
+        int | None, Field(ge=0, le=MAX_NUMBER, description="The number of facts that was shown; 409 if it differs.")
+    ] = None
     by: Person = "anonymous"
     client: Client = ""
 
