@@ -26,6 +26,7 @@ MAX_ADAPTED = 64  # relations the model stays adapted to; others are adapted to 
 MAX_GRAPHS = 4  # graphs with new entities that are kept ready
 MAX_LEARNED = 20  # accepted pairs beside the references, and as many rejected ones: more hardly help, but take time
 MAX_SEARCH_BYTES = 32 << 20  # of cached searches
+ANSWERS_AT_ONCE = 2  # explanations one at a time
 HEADS_AT_ONCE = 32  # between two chances for others to ask
 
 
@@ -54,8 +55,9 @@ class Teaching:
         self._learned: OrderedDict[str, Learned] = OrderedDict()
         self._graphs: OrderedDict[str, TrainedModel] = OrderedDict()
         self._ready = threading.Lock()  # guards the dictionaries; never held while the model adapts
-        # One at a time of each kind: threads that compute at once wait for one another, and none is done sooner.
-        self._answering, self._explaining, self._learning = (threading.Lock() for _ in range(3))
+        # More threads that compute at once would only wait for one another: answers are half compiled loops.
+        self._answering = threading.BoundedSemaphore(ANSWERS_AT_ONCE)
+        self._explaining, self._learning = threading.Lock(), threading.Lock()
         self.search = SizedCache(self._search, MAX_SEARCH_BYTES, _bytes_of)  # typing repeats the same beginnings
         self.model.search("a", 1)  # builds the search index now, not at the first request
 
