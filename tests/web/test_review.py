@@ -150,6 +150,23 @@ def test_reasons_that_come_late_are_not_shown_for_another_pair(desk: Desk, page:
     assert page.pair()[1] in page.text("#card .reasons li .path")
 
 
+def labels_are_apart(page: Page) -> bool:
+    """Whether no label of the graph covers another or leaves the picture; and whether there are several."""
+    boxes = page.run(
+        "return [...document.querySelectorAll('.graph svg, .graph text')].map((each) => {"
+        "const box = each.getBoundingClientRect(); return [box.left, box.top, box.right, box.bottom]; })"
+    )
+    (left, top, right, bottom), *labels = boxes
+    inside = all(box[0] >= left and box[1] >= top and box[2] <= right and box[3] <= bottom for box in labels)
+    covered = [
+        (one, other)
+        for place, one in enumerate(labels)
+        for other in labels[:place]
+        if one[0] < other[2] - 2 and other[0] < one[2] - 2 and one[1] < other[3] - 4 and other[1] < one[3] - 4
+    ]
+    return inside and not covered and len(labels) > 3
+
+
 def test_any_head_is_found_and_its_neighbours_expand(desk: Desk, page: Page) -> None:
     page.open(desk.address, f"{desk.relation}/review")
     page.text("#card .reasons li")
@@ -162,7 +179,9 @@ def test_any_head_is_found_and_its_neighbours_expand(desk: Desk, page: Page) -> 
     page.text(".graph .node")
     before = len(page.all(".graph .node"))
     page.run("document.querySelector('.graph .node').dispatchEvent(new MouseEvent('click', { bubbles: true }))")
+    assert labels_are_apart(page)
     until(lambda: len(page.all(".graph .node")) > before)
+    assert labels_are_apart(page)
     page.press("e")
     page.reads("#entity h3", "fact")
     page.press(ESCAPE)

@@ -17,11 +17,7 @@ const BEND = 38; // between edges of the same two nodes
 
 const short = (text) => shortened(text, MAX_LETTERS);
 
-// A label that does not leave the picture.
-function text(words, x, y, kind) {
-  const half = (LETTER[kind] * words.length) / 2 + 4;
-  return draw("text", { x: Math.max(half, Math.min(WIDTH - half, x)), y, class: kind }, words);
-}
+const apart = (one, other) => one[0] >= other[2] || other[0] >= one[2] || one[1] >= other[3] || other[1] >= one[3];
 
 export class GraphView {
   // `neighbors(entity)` gives [{relation, direction, entity}] as the service does; `open(entity)` shows an entity.
@@ -96,11 +92,23 @@ export class GraphView {
   #paint(focused = null) {
     const nodes = [...this.nodes.values()];
     const first = focused ?? nodes[0]; // one tab stop for the whole graph
-    this.svg.replaceChildren(
-      ...this.edges.flatMap((edge) => this.#line(edge)),
-      ...nodes.map((node) => this.#circle(node, node === first)),
-    );
+    this.taken = nodes.map(({ x, y }) => [x - 8, y - 8, x + 8, y + 8]);
+    const circles = nodes.map((node) => this.#circle(node, node === first));
+    this.svg.replaceChildren(...this.edges.flatMap((edge) => this.#line(edge)), ...circles);
     if (focused) this.svg.querySelector("[tabindex='0']")?.focus({ preventScroll: true });
+  }
+
+  // A label at the first of some places where it covers no other and stays in the picture, or none.
+  #text(words, kind, places) {
+    const half = (LETTER[kind] * words.length) / 2 + 4;
+    for (const [wanted, y] of places) {
+      const x = Math.max(half, Math.min(WIDTH - half, wanted));
+      const box = [x - half, y - 11, x + half, y + 3];
+      if (!this.taken.every((other) => apart(box, other))) continue;
+      this.taken.push(box);
+      return [draw("text", { x, y, class: kind }, words)];
+    }
+    return [];
   }
 
   // Bent, so that several edges of two nodes do not cover one another.
@@ -109,7 +117,11 @@ export class GraphView {
     const d = `M${from.x} ${from.y}Q${x} ${y} ${to.x} ${to.y}`;
     const line = draw("path", { d, class: `edge ${role}` }, draw("title", {}, relation));
     const named = this.edges.length <= MAX_LABELLED || from === this.selected || to === this.selected;
-    return named ? [line, text(short(relation), x, y - bend / 2 - 4, "edge-name")] : [line];
+    if (!named) return [line];
+    const places = [0.5, 0.35, 0.65, 0.2, 0.8].map((t) =>
+      ["x", "y"].map((axis) => (1 - t) ** 2 * from[axis] + 2 * t * (1 - t) * { x, y }[axis] + t ** 2 * to[axis]),
+    );
+    return [line, ...this.#text(short(relation), "edge-name", places)];
   }
 
   #circle(node, reachable) {
@@ -127,7 +139,10 @@ export class GraphView {
       attributes,
       draw("circle", { cx: x, cy: y, r: 22, class: "reach" }),
       draw("circle", { cx: x, cy: y, r: role ? 9 : 6 }),
-      text(short(name), x, y + 21, role),
+      ...this.#text(short(name), role, [
+        [x, y + 21],
+        [x, y - 12],
+      ]),
       draw("title", {}, name),
     );
   }
