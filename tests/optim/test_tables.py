@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
-from hire.optim.tables import RowTable
+from hire.optim.tables import DenseTable, RowTable
 
 
 def test_only_the_rows_in_use_move() -> None:
@@ -56,3 +57,37 @@ def test_the_average_is_that_of_all_rows_at_every_update() -> None:
     assert not torch.allclose(table.averaged(), table.weights, atol=1e-2)
     plain = RowTable(torch.randn(6, 3))
     assert torch.equal(plain.averaged(), plain.weights)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])  # compiled, and as on other devices
+def test_a_dense_table_is_moved_as_by_adam_although_only_rows_in_use_are_touched(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    start = torch.randn(40, 3, dtype=dtype)
+    table, dense = DenseTable(start.clone()), start.clone().requires_grad_()
+    adam = torch.optim.Adam([dense], lr=0.01)
+    for step in range(700):
+        numbers = torch.randperm(20 if step > 100 else 40)[:4]  # half of the rows rest from step 100 on
+        assert torch.allclose(table.rows(numbers), dense[numbers], atol=1e-5)
+        gradient = torch.randn(4, 3, dtype=dtype)
+        dense.grad = torch.zeros_like(start).index_copy(0, numbers, gradient)
+        adam.param_groups[0]["lr"] = rate = 0.01 / (1 + step / 100)
+        adam.step()
+        table.update(numbers, gradient, rate=rate)
+    assert torch.allclose(table.averaged(), dense, atol=1e-5)
+    assert not torch.allclose(table.averaged(), table.weights, atol=1e-3)  # rows at rest have moved
+
+
+def test_a_dense_table_goes_on_from_a_state_bit_for_bit() -> None:
+    def run(table: RowTable, steps: range) -> None:
+        for step in steps:
+            generator = torch.Generator().manual_seed(step)
+            table.update(torch.randperm(5, generator=generator)[:2], torch.randn(2, 2, generator=generator), rate=0.1)
+
+    torch.manual_seed(0)
+    start = torch.randn(5, 2)
+    whole, first, second = (DenseTable(table) for table in (start.clone(), start.clone(), torch.zeros(5, 2)))
+    run(whole, range(10))
+    run(first, range(4))
+    second.load(first.state())
+    run(second, range(4, 10))
+    assert torch.equal(second.averaged(), whole.averaged())

@@ -168,3 +168,13 @@ def test_negatives_of_background_relations_share_a_type_with_their_tails() -> No
 def test_nell_one(nell_one: FewShotDataset, regime: Regime) -> None:
     sampler = EpisodeSampler(nell_one, shots=5, negatives=2, batch_size=512, regime=regime, seed=3)
     check(nell_one, sampler.batch(11), true_facts(nell_one))
+
+
+def test_background_relations_with_few_facts_are_no_tasks(umls: FewShotDataset) -> None:
+    every = EpisodeSampler(umls, shots=1, regime="in-train")
+    some = EpisodeSampler(umls, shots=1, regime="in-train", min_facts=20)
+    train = {task.relation for task in umls.split("train")}
+    facts = np.bincount(umls.graph.triples[:, 1], minlength=len(umls.graph.relations))
+    kept = set(some.relations.tolist()) - train
+    assert kept == {int(r) for r in every.relations if r not in train and facts[r] >= 20}
+    assert train < set(some.relations.tolist()) < set(every.relations.tolist())

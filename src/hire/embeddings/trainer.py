@@ -71,7 +71,9 @@ class EmbeddingTrainer(Trainer[TripleBatch, nn.Module]):
         inverse = generator.random(settings.batch_size) < 0.5
         heads, tails = np.where(inverse, chosen[:, 2], chosen[:, 0]), np.where(inverse, chosen[:, 0], chosen[:, 2])
         relations = chosen[:, 1] + inverse * len(graph.relations)
-        return TripleBatch(heads, relations, tails, generator.integers(0, len(graph.entities), settings.negatives))
+        own = self.share.of(settings.batch_size, "triples")
+        negatives = generator.integers(0, len(graph.entities), settings.negatives)
+        return TripleBatch(heads[own], relations[own], tails[own], negatives)
 
     def loss(self, batch: TripleBatch) -> Loss:
         """The loss of the triples against all negatives."""
@@ -88,7 +90,7 @@ class EmbeddingTrainer(Trainer[TripleBatch, nn.Module]):
         head, tail, false = vectors[:size], vectors[size : 2 * size], vectors[2 * size :]
         value = self._value(head, F.embedding(relation_positions, of_relations), tail, false)
         rows = [Rows(self.entities, entity_ids, of_entities), Rows(self.relations, relation_ids, of_relations)]
-        return Loss(value, rows)
+        return Loss(value, rows, weight=size)
 
     def _value(self, head: Tensor, relation: Tensor, tail: Tensor, false: Tensor) -> Tensor:
         settings = self.settings

@@ -15,6 +15,7 @@ from hire.errors import HireError
 from hire.progress import track
 from hire.systems.base import FewShotSystem, Support
 from hire.util.arrays import IntArray, positions_in
+from hire.util.processes import spread
 from hire.util.randomness import random_stream
 
 RANKS = ("realistic", "optimistic", "pessimistic")
@@ -110,12 +111,22 @@ def rank_split(
     The references are the first pairs, or the ones of a draw, which depends on the seed and its number alone.
     """
     generator = None if draw is None else random_stream(seed, "references", draw)
-    found = {}
-    for task in _tasks(dataset, split, shots):
-        order = np.arange(len(task.pairs)) if generator is None else generator.permutation(len(task.pairs))
+    tasks, sizes = _tasks(dataset, split, shots), []
+    orders = [
+        np.arange(len(task.pairs)) if generator is None else generator.permutation(len(task.pairs)) for task in tasks
+    ]
+    for task in tasks:
+        candidates = len(dataset.graph.entities) if among_all or task.candidates is None else len(task.candidates)
+        sizes.append(float(len(task.pairs) * candidates))
+
+    def ranked(number: int) -> list[NDArray[Any]]:
+        task, order = tasks[number], orders[number]
         ordered = task if generator is None else replace(task, pairs=task.pairs[order])
-        found[task.name] = order[shots:], rank_task(system, dataset, ordered, shots, among_all=among_all)
-    return found
+        found = rank_task(system, dataset, ordered, shots, among_all=among_all)
+        return [found.optimistic, found.pessimistic]
+
+    ranks = [Ranks(*of_task) for of_task in spread(ranked, sizes)]
+    return {task.name: (order[shots:], found) for task, order, found in zip(tasks, orders, ranks, strict=True)}
 
 
 def evaluate(

@@ -14,6 +14,7 @@ from tempfile import NamedTemporaryFile
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hire import __version__
 from hire.data.iri import PREFIX, check_prefix
@@ -26,8 +27,9 @@ from hire.inference.output import Output, StreamOutput, is_stream
 from hire.inference.relation import HEADS_AT_ONCE, TaughtRelation
 from hire.progress import track
 from hire.util.checksums import checksum_of
-from hire.util.files import explain_os_errors, read_blocks
+from hire.util.files import behind_links, explain_os_errors, read_blocks
 from hire.util.locks import locked
+from hire.util.processes import share, spread, told
 
 FORMATS = ("json", "tsv", "nt")
 COLUMNS = ("head", "tail", "score", "confidence")
@@ -144,16 +146,41 @@ def answers_for(relation: TaughtRelation, heads: Heads, question: Question, skip
     """Each head, after the skipped ones, with its answers; an unknown head is reported by line."""
     remaining = islice(heads, skipped, None)
     while some := list(islice(remaining, HEADS_AT_ONCE)):
-        names = [name for _, name in some]
-        try:
-            yield from relation.predict_many(names, question.k, known=question.known, threshold=question.threshold)
-        except HireError:
-            for line, name in some:
-                try:
-                    relation.owner.names.id(name)
-                except HireError as error:
-                    raise (error if heads.path is None else _located(error, heads.path, line)) from error
-            raise
+        yield from _answers(relation, heads, some, question)
+
+
+def _answers(relation: TaughtRelation, heads: Heads, some: list[tuple[int, str]], question: Question) -> Answers:
+    names = [name for _, name in some]
+    try:
+        yield from relation.predict_many(names, question.k, known=question.known, threshold=question.threshold)
+    except HireError:
+        for line, name in some:
+            try:
+                relation.owner.names.id(name)
+            except HireError as error:
+                raise (error if heads.path is None else _located(error, heads.path, line)) from error
+        raise
+
+
+def lines_for(
+    relation: TaughtRelation, heads: Heads, question: Question, form: Writer, skipped: int = 0
+) -> Iterator[tuple[str, str]]:
+    """Each head, after the skipped ones, with the lines of its answers; several processes do a block of heads each."""
+    if share().processes == 1:
+        for head, answers in answers_for(relation, heads, question, skipped):
+            yield head, form.lines(head, answers)
+        return
+    remaining = islice(heads, skipped, None)
+    blocks = iter(lambda: list(islice(remaining, HEADS_AT_ONCE)), [])
+    while some := list(islice(blocks, share().processes)):
+
+        def lines(number: int, some: list[list[tuple[int, str]]] = some) -> list[NDArray[Any]]:
+            found = _answers(relation, heads, some[number], question)
+            content = [(head, form.lines(head, answers)) for head, answers in found]
+            return [np.frombuffer(json.dumps(content).encode(), np.uint8)]
+
+        for (content,) in spread(lines, [1.0] * len(some)):
+            yield from map(tuple, json.loads(content.tobytes()))
 
 
 def write_answers(
@@ -169,13 +196,16 @@ def write_answers(
     """Write the answers for some heads to a file, a link's file or a stream; returns the number of heads.
 
     Until it is complete, the output is TARGET.partial, and TARGET.progress records how many heads are done. Resuming
-    truncates the output to that point and continues. `about` holds all that must not change in between.
+    truncates the output to that point and continues. `about` holds all that must not change in between. Of several
+    processes, the first one writes.
     """
+    if not share().first:
+        return sum(1 for _ in lines_for(relation, heads, question, form, told(lambda: 0)))
     if is_stream(target):
         if resume:
             raise HireError("cannot be resumed: it is not a file", file=target, remedy="leave out --resume")
         return _write(relation, heads, question, form, StreamOutput(target))
-    target = target.resolve()  # replace what a link points to, not the link
+    target = behind_links(target)  # replace what a link points to, not the link
     with explain_os_errors(target):
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -187,11 +217,12 @@ def _write(
     relation: TaughtRelation, heads: Heads, question: Question, form: Writer, output: Output | StreamOutput
 ) -> int:
     output.skip(heads)
+    skipped = told(lambda: output.heads)
     with track("Predicting", heads.count(), before=output.heads) as advance, output:
         if not output.size:
             output.write(form.header)
-        for head, answers in answers_for(relation, heads, question, output.heads):
-            output.write(form.lines(head, answers), head)
+        for head, lines in lines_for(relation, heads, question, form, skipped):
+            output.write(lines, head)
             advance(1)
     output.finish()
     return output.heads

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hire.data.dataset import Task
 from hire.errors import HireError
@@ -14,8 +16,9 @@ from hire.evaluation.calibration import CHECKED, Calibration, Outcomes, fit, for
 from hire.inference.model import TrainedModel, load
 from hire.inference.relation import TaughtRelation
 from hire.progress import track
-from hire.training.run import exclusive_run, write_calibration
+from hire.training.run import CONFIG, exclusive_run, write_calibration
 from hire.util.arrays import IntArray, positions_in
+from hire.util.processes import alone, any_of, share, spread
 from hire.util.randomness import random_stream
 
 SCORES_AT_ONCE = 1 << 21  # bounds the memory: each score is weighed at several temperatures
@@ -44,7 +47,12 @@ def calibrate(
 
 def calibrate_new(run: Path, dataset: str | Path | None = None, *, device: str = "auto") -> bool:
     """Calibrate a new run quickly, unless it is already calibrated; returns whether it is calibrated now."""
-    with exclusive_run(run):
+    here = (run / CONFIG).exists()
+    with exclusive_run(run), ExitStack() as stack:
+        if any_of(not here)[0]:  # on a machine that does not see the folder: then whoever wrote it calibrates
+            if not share().first:
+                return False
+            stack.enter_context(alone())
         trained = load(run, dataset, device=device)
         if trained.calibrations:
             return True
@@ -100,23 +108,24 @@ def ask(
     A limit bounds the number of heads of each task, spread evenly over all of them. The references of the first draw
     are those of evaluation, the first pairs of the task.
     """
-    parts, sizes = [], [np.zeros((0, len(CHECKED)), np.int64)]
-    tasks = trained.dataset.split(split, shots)
-    with track(f"Asking about {split}, {shots} references", len(tasks) * draws) as advance:
-        for task in tasks:
-            for draw in range(draws):
-                pairs = np.asarray(task.pairs, np.int64)
-                if draw:
-                    pairs = random_stream(0, "adaptation", draw).permutation(pairs)
-                listed = np.sort(task.candidates) if among == "task" and task.candidates is not None else None
-                relation = trained.taught(pairs[:shots], None, listed)
-                heads = np.unique(pairs[shots:, 0])
-                heads = heads if limit is None else heads[:: max(1, len(heads) // limit)][:limit]
-                for part, of_part in _ask(relation, task, heads, levels):
-                    parts.append(part)
-                    sizes.append(of_part)
-                advance(1)
-    return Outcomes.joined(parts), np.concatenate(sizes)
+    asked = [(task, draw) for task in trained.dataset.split(split, shots) for draw in range(draws)]
+    with track(f"Asking about {split}, {shots} references", len(asked) / share().processes) as advance:
+
+        def outcomes(number: int) -> list[NDArray[Any]]:
+            task, draw = asked[number]
+            pairs = np.asarray(task.pairs, np.int64)
+            if draw:
+                pairs = random_stream(0, "adaptation", draw).permutation(pairs)
+            listed = np.sort(task.candidates) if among == "task" and task.candidates is not None else None
+            relation = trained.taught(pairs[:shots], None, listed)
+            heads = np.unique(pairs[shots:, 0])
+            heads = heads if limit is None else heads[:: max(1, len(heads) // limit)][:limit]
+            parts, sizes = zip(*_ask(relation, task, heads, levels), strict=True)
+            advance(1)
+            return [*vars(Outcomes.joined(parts)).values(), np.concatenate(sizes)]
+
+        found = spread(outcomes, [float(len(task.pairs)) for task, _ in asked])
+    return Outcomes.joined(Outcomes(*arrays) for *arrays, _ in found), np.concatenate([sizes for *_, sizes in found])
 
 
 def _ask(taught: TaughtRelation, task: Task, heads: IntArray, levels: bool) -> Iterable[tuple[Outcomes, IntArray]]:

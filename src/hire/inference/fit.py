@@ -8,6 +8,7 @@ from typing import Any
 from hire.inference.calibrate import calibrate_new
 from hire.training.pipeline import train_run
 from hire.training.settings import RunSettings
+from hire.util.processes import joined
 
 
 def fit(
@@ -28,16 +29,17 @@ def fit(
     Without settings they are those of the preset `best`. Embeddings are those of a file, or from the cache, or learned
     first; max_minutes counts them in. Returns the metrics of the best step on dev.
     """
-    result = train_run(
-        source,
-        run,
-        settings,
-        embeddings=embeddings,
-        resume=resume,
-        max_minutes=max_minutes,
-        device=device,
-        threads=threads,
-        tensorboard=tensorboard,
-    )
-    calibrated = calibrate and bool(result["finished"]) and calibrate_new(Path(run), source, device=device)
-    return {**result, "calibrated": calibrated}
+    with joined():
+        result = train_run(
+            source,
+            run,
+            settings,
+            embeddings=embeddings,
+            resume=resume,
+            max_minutes=max_minutes,
+            device=device,
+            threads=threads,
+            tensorboard=tensorboard,
+        )
+        calibrated = calibrate and bool(result["finished"]) and calibrate_new(Path(run), source, device=device)
+        return {**result, "calibrated": calibrated}

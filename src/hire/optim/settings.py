@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from hire.optim.tables import kept_share
+from torch import Tensor
+
+from hire.optim.tables import DenseTable, RowTable, kept_share
 from hire.util.ranges import Count, Horizon, Natural, Rate, Scale, Share, Weight
 from hire.util.settings import Settings
 
 
 @dataclass(frozen=True)
 class OptimizerSettings(Settings):
-    """AdamW for networks, row-wise Adam for tables, with one schedule and one EMA for both."""
+    """AdamW for networks, Adam for tables, with one schedule and one EMA for both."""
 
     learning_rate: Rate = 1e-3  # of networks
     table_learning_rate: Rate = 6e-3  # of tables: entities, projections, relations
+    tables: Literal["row-wise", "dense"] = "row-wise"  # only rows in use move, or all, as by plain Adam (without EMA)
     final_rate: Share = 0.05  # both fall linearly to this share of themselves
     warm_up: Natural = 0  # steps in which they rise first
     weight_decay: Weight = 0.0  # of networks
     ema: Horizon | None = None  # steps that the EMA of the weights reaches back, a share of all steps if below 1
     ema_warm_up: Natural = 0  # the EMA reaches back no further than a share of step / (step + this)
     clip: Scale | None = None  # largest norm of the gradient of a network, or of each member of an ensemble
+
+    def table(self, weights: Tensor, steps: int) -> RowTable:
+        """A table that starts with some weights, for a training of so many steps."""
+        return DenseTable(weights) if self.tables == "dense" else RowTable(weights, ema=self.ema_steps(steps))
 
     def share(self, step: int, steps: int) -> float:
         """The share of the learning rates that a step takes."""

@@ -10,13 +10,16 @@ from typing import Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
+from hire.optim.exchange import Moved, exchanged
 from hire.optim.settings import OptimizerSettings
 from hire.optim.tables import RowTable
+from hire.util.processes import Share, share
 
 Batch = TypeVar("Batch")
 Network = TypeVar("Network", bound=nn.Module)
 
 SEED_STRIDE = 1_000_003  # between the seeds of two runs, so that their steps share none
+RANK_STRIDE = 1 << 40  # between the seeds of two processes
 
 
 class Rows(NamedTuple):
@@ -39,6 +42,7 @@ class Loss(NamedTuple):
     value: Tensor  # []
     rows: Sequence[Rows] = ()
     terms: int = 1  # that the value is a sum of: what is shown is their mean
+    weight: int = 1  # how many examples the value is a mean of: how much it counts beside those of other processes
 
 
 class Trainer(ABC, Generic[Batch, Network]):
@@ -47,7 +51,12 @@ class Trainer(ABC, Generic[Batch, Network]):
     A subclass says what a batch and its loss are; one that has tables alone gives a network without parameters. The
     base takes the step: schedule, clipping, optimizer, EMA, and everything needed to resume. The training loop calls
     it, whatever is trained.
+
+    With several processes, `batch` may draw the part of the batch that `share` names, if `loss` gives its weight; a
+    subclass that knows nothing of it computes the whole batch in every process, and gets the same result.
     """
+
+    share: Share  # of every batch that this process computes
 
     def __init__(
         self,
@@ -59,6 +68,7 @@ class Trainer(ABC, Generic[Batch, Network]):
         tables: dict[str, RowTable] | None = None,
     ) -> None:
         self.optimizer_settings = settings
+        self.share = share()
         self.steps = steps
         self.seed = seed
         self.step = 0  # the number of steps taken
@@ -86,34 +96,38 @@ class Trainer(ABC, Generic[Batch, Network]):
         """Take a step; returns its loss. A batch that was drawn ahead must be that of the step."""
         batch = self.batch(self.step) if batch is None else batch
         with torch.random.fork_rng(devices=self._devices):  # dropout and drop path
-            torch.manual_seed((self.seed * SEED_STRIDE + self.step) % 2**63)
+            own = self.seed * SEED_STRIDE + self.step + self.share.rank * RANK_STRIDE
+            torch.manual_seed(own % 2**63)
             self.network.train()
             loss = self.loss(batch)
         if self.optimizer is not None:
             self.optimizer.zero_grad()
         loss.value.backward()  # type: ignore[no-untyped-call]
-        self._update(loss.rows)
-        return loss.value.item() / loss.terms
+        value = loss.value.item()
+        moved = [Moved(rows.table, rows.ids, rows.vectors.grad) for rows in loss.rows if rows.vectors.grad is not None]
+        if self.share.processes > 1:
+            value, moved = exchanged(value, loss.weight, self.network, list(self.tables.values()), moved)
+        self._update(moved)
+        return value / loss.terms
 
     @property
     def _devices(self) -> list[torch.device]:
         first = next(self.network.parameters(), None)
         return [] if first is None or first.device.type == "cpu" else [first.device]
 
-    def _update(self, rows: Sequence[Rows]) -> None:
+    def _update(self, moved: Sequence[Moved]) -> None:
         settings = self.optimizer_settings
-        share = settings.share(self.step, self.steps)
+        rate = settings.share(self.step, self.steps)
         self.step += 1
         if self.optimizer is not None:
             if settings.clip is not None:
                 self.clip(settings.clip)
             for group in self.optimizer.param_groups:
-                group["lr"] = settings.learning_rate * share
+                group["lr"] = settings.learning_rate * rate
             self.optimizer.step()
             self._average()
-        for table, ids, vectors in rows:
-            if vectors.grad is not None:
-                table.update(ids, vectors.grad, settings.table_learning_rate * share)
+        for table, ids, gradient in moved:
+            table.update(ids, gradient, settings.table_learning_rate * rate)
 
     @torch.no_grad()
     def _average(self) -> None:

@@ -24,6 +24,9 @@ class Contexts:
     entities: Tensor  # [..., 2, neighbors] int64
     mask: Tensor  # [..., 2, neighbors] bool
 
+    def __getitem__(self, index: Any) -> Contexts:
+        return Contexts(self.relations[index], self.entities[index], self.mask[index])
+
     def tuples(self) -> Tuples:
         """The tuples without padding."""
         mask = self.mask.flatten(end_dim=-3).flatten(1)  # [contexts, 2 * neighbors]: N_h and N_t together

@@ -39,14 +39,19 @@ class EpisodeBatch:
     query_false: Tensor | None = None  # [batch, queries, negatives] bool
     candidates: Tensor | None = None  # [batch]: number of candidates that shared negatives were drawn from
 
+    def part(self, own: slice) -> EpisodeBatch:
+        """Some of the episodes."""
+        parts: dict[str, Any] = {name: None if part is None else part[own] for name, part in vars(self).items()}
+        return EpisodeBatch(**parts)
+
 
 class EpisodeSampler:
     """Draws episodes from a seed and a step: any batch can be drawn at any time, by any thread.
 
     The regime `tasks` draws from the train tasks, `in-train` from the relations of the background graph as well. All
     relations are equally likely. Each needs one more triple than there are shots: a train task with fewer is an error,
-    a background relation with fewer is skipped. If a relation has fewer triples than shots and queries together, the
-    queries repeat; references are never among them.
+    a background relation with fewer, or with fewer than `min_facts`, is skipped. If a relation has fewer triples than
+    shots and queries together, the queries repeat; references are never among them.
     """
 
     def __init__(
@@ -58,6 +63,7 @@ class EpisodeSampler:
         negatives: int = 1,
         batch_size: int = 1024,
         regime: Regime = "tasks",
+        min_facts: int = 1,
         seed: int = 0,
     ) -> None:
         if min(shots, queries, negatives, batch_size) < 1:
@@ -70,6 +76,7 @@ class EpisodeSampler:
         self.negatives = negatives
         self.batch_size = batch_size
         self.regime = regime
+        self.min_facts = min_facts
         self.seed = seed
         self._collect_tasks()
 
@@ -77,7 +84,8 @@ class EpisodeSampler:
         train = self.dataset.split("train", self.shots)
         pairs = {task.relation: task.pairs for task in train}
         if self.regime == "in-train":
-            pairs |= background_pairs(self.dataset.graph)
+            background = background_pairs(self.dataset.graph)
+            pairs |= {relation: of_task for relation, of_task in background.items() if len(of_task) >= self.min_facts}
         pairs = self._with_negatives(pairs)
         pairs = {relation: of_task for relation, of_task in pairs.items() if len(of_task) > self.shots}
         if not pairs:
@@ -164,10 +172,14 @@ def background_pairs(graph: KnowledgeGraph) -> dict[int, IntArray]:
 
 def draw_distinct(generator: np.random.Generator, sizes: NDArray[Any], shots: int, queries: int) -> NDArray[np.int64]:
     """Distinct indices below each size, [sizes, shots + queries]; queries repeat if a size is too small."""
-    count = shots + queries
+    return chosen_distinct(generator.random((len(sizes), shots + queries)), sizes, shots)
+
+
+def chosen_distinct(uniform: NDArray[np.float64], sizes: NDArray[Any], shots: int) -> NDArray[np.int64]:
+    """The same from random numbers [sizes, shots + queries]; of fewer columns, the first ones of the result."""
+    count = uniform.shape[1]
     chosen = np.empty((len(sizes), count), np.int64)
     taken = np.empty((len(sizes), 0), np.int64)  # what is already chosen, sorted
-    uniform = generator.random((len(sizes), count))
     for i in range(count):
         left = sizes - i
         index = (uniform[:, i] * np.maximum(left, 1)).astype(np.int64)

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from hire.data.dataset import FewShotDataset
 from hire.data.facts import Facts
 from hire.errors import HireError
-from hire.sampling.episodes import EpisodeBatch, Regime, background_pairs, draw_distinct
+from hire.sampling.episodes import EpisodeBatch, Regime, background_pairs, chosen_distinct
 from hire.util.arrays import IntArray, row_offsets
 from hire.util.randomness import random_stream
 from hire.util.ranges import Share
 from hire.util.settings import Settings
 
-MIN_FACTS = 10  # of a task
+EVERYTHING = slice(None)
 MIN_TYPE_PAIR = 20  # facts, and entities of the tail's type
 
 
@@ -52,9 +52,7 @@ class TaskShares(Settings):
 class TaskPool:
     """Training tasks of a dataset; batches depend only on a seed and a step."""
 
-    def __init__(
-        self, dataset: FewShotDataset, regime: Regime, shares: TaskShares, *, min_facts: int = MIN_FACTS
-    ) -> None:
+    def __init__(self, dataset: FewShotDataset, regime: Regime, shares: TaskShares, *, min_facts: int = 10) -> None:
         self.dataset = dataset
         tasks = [task for task in collect_tasks(dataset, regime, shares) if len(task.pairs) >= min_facts]
         if not tasks:
@@ -79,15 +77,27 @@ class TaskPool:
         return len(self.kinds)
 
     def batch(
-        self, seed: int, step: int, *, tasks: int, shots: int, queries: int, negatives: int, inner_negatives: int = 0
+        self,
+        seed: int,
+        step: int,
+        *,
+        tasks: int,
+        shots: int,
+        queries: int,
+        negatives: int,
+        inner_negatives: int = 0,
+        own: slice = EVERYTHING,
     ) -> EpisodeBatch:
-        """The batch of a step; the negatives of the references are the first ones of the queries."""
+        """The batch of a step; the negatives of the references are the first ones of the queries.
+
+        Of all that is drawn for it, only `own` tasks are looked up.
+        """
         generator = random_stream(seed, "episodes", step)
-        chosen = np.minimum(np.searchsorted(self._cumulative, generator.random(tasks)), len(self) - 1)
-        drawn_pairs = draw_distinct(generator, self._sizes[chosen], shots, queries)
+        chosen = np.minimum(np.searchsorted(self._cumulative, generator.random(tasks)), len(self) - 1)[own]
+        drawn_pairs = chosen_distinct(generator.random((tasks, shots + queries))[own], self._sizes[chosen], shots)
         pairs = self._pairs[self._offsets[chosen][:, None] + drawn_pairs]  # [tasks, shots + queries, 2]
         counts = self._candidate_counts[chosen]
-        drawn = (generator.random((tasks, negatives)) * counts[:, None]).astype(np.int64)
+        drawn = (generator.random((tasks, negatives))[own] * counts[:, None]).astype(np.int64)
         false_tails = self._candidates[self._candidate_starts[chosen][:, None] + drawn].astype(np.int64)
         is_false = ~self._true_among(chosen, pairs[..., 0], false_tails)  # [tasks, shots + queries, negatives]
         return EpisodeBatch(
@@ -105,6 +115,16 @@ class TaskPool:
                 ),
             )
         )
+
+    def references(
+        self, seed: int, step: int, *, tasks: int, shots: int, queries: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The relations [tasks] and references [tasks, shots, 2] of the batch of a step."""
+        generator = random_stream(seed, "episodes", step)
+        chosen = np.minimum(np.searchsorted(self._cumulative, generator.random(tasks)), len(self) - 1)
+        uniform = generator.random((tasks, shots + queries))[:, :shots]
+        drawn = chosen_distinct(uniform, self._sizes[chosen], shots)
+        return self._relations[chosen], self._pairs[self._offsets[chosen][:, None] + drawn]
 
     def _true_among(
         self, chosen: NDArray[np.int64], heads: NDArray[np.int64], candidates: NDArray[np.int64]

@@ -180,6 +180,7 @@ class Cian(EpisodicSystem):
             "training.inner_negatives": 1,
             "optimizer.learning_rate": 3e-4,
             "optimizer.table_learning_rate": 1e-3,
+            "optimizer.tables": "dense",
             "optimizer.final_rate": 0.0,
             "optimizer.warm_up": 1_000,
             "optimizer.ema": None,

@@ -144,6 +144,7 @@ class Gana(EpisodicSystem):
             "training.inner_negatives": 1,
             "optimizer.learning_rate": 1e-3,
             "optimizer.table_learning_rate": 1e-3,
+            "optimizer.tables": "dense",
             "optimizer.final_rate": 1.0,
             "optimizer.ema": None,
             "optimizer.clip": None,

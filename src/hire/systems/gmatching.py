@@ -73,6 +73,7 @@ class GMatching(EpisodicSystem):
             "training.inner_negatives": 1,
             "optimizer.learning_rate": 1e-3,
             "optimizer.table_learning_rate": 1e-3,
+            "optimizer.tables": "dense",
             "optimizer.final_rate": 1.0,
             "optimizer.ema": None,
             "selection.evaluate_every": 10_000,

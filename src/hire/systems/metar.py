@@ -106,7 +106,8 @@ class MetaR(EpisodicSystem):
             "training.negatives": 1,
             "training.inner_negatives": 1,
             "optimizer.learning_rate": 1e-3,
-            "optimizer.table_learning_rate": 1e-2,  # dense Adam moves rare rows far more than a row-wise one
+            "optimizer.table_learning_rate": 1e-3,
+            "optimizer.tables": "dense",
             "optimizer.final_rate": 1.0,
             "optimizer.ema": None,
             "optimizer.clip": None,

@@ -9,6 +9,7 @@ from hire.data.dataset import FewShotDataset
 from hire.systems.registry import system_class
 from hire.training.settings import RunSettings
 from hire.util.files import atomic_file
+from hire.util.processes import share
 from hire.util.settings import items
 
 CARD = "README.md"
@@ -16,6 +17,8 @@ CARD = "README.md"
 
 def write_card(run: Path, dataset: FewShotDataset, settings: RunSettings, result: dict[str, Any]) -> None:
     """Say what a run is, how it was trained, and what it is good for."""
+    if not share().first:
+        return
     metrics = ", ".join(f"{name} {value:.3f}" for name, value in result["dev"].items())
     kind = system_class(settings.system)
     seeds = sorted({str(value) for path, value in items(settings.settings) if path.rpartition(".")[2] == "seed"})

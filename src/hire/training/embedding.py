@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from hire.data.dataset import FewShotDataset
 from hire.embeddings.settings import Embeddings, EmbeddingSettings
@@ -17,6 +18,7 @@ from hire.training.loop import Stage, train
 from hire.training.needs import check_embeddings
 from hire.training.run import fingerprint
 from hire.util.files import cache_directory
+from hire.util.processes import share, told_tensors
 from hire.util.settings import to_plain
 from hire.util.tensors import device_named, load_tensors, load_tensors_and_metadata, save_tensors
 
@@ -32,26 +34,35 @@ def embeddings_of(
     What was learned until an interruption is in the cache as well, and is resumed from.
     """
     path = embeddings_path(dataset, settings)
-    try:
-        return load_embeddings(path, dataset, settings.dimension)
-    except HireError:  # there is none, or it is damaged and made anew
-        pass
-    state = path.with_suffix(".state.safetensors")
+    cached, _ = told_tensors(lambda: (_from_cache(path, dataset, settings.dimension), {}))
+    if cached:
+        return Embeddings(**cached)
+    together = share().processes  # the state has their rounding
+    state = path.with_suffix(".state.safetensors" if together == 1 else f".{together}-processes.state.safetensors")
     with suppress(OSError):  # the cache is a convenience
         path.parent.mkdir(parents=True, exist_ok=True)
     check_embeddings(dataset, settings)
     trainer = EmbeddingTrainer(dataset.graph, settings, device_named(device))
     finished, _ = train(trainer, Stage(f"Embedding with {settings.model}", _usable(state), threads=threads))
     found = trainer.embeddings()
-    if finished:
+    if finished and share().first:
         with suppress(HireError, OSError):
             save_embeddings(path, found, dataset)
             state.unlink(missing_ok=True)
     return found
 
 
+def _from_cache(path: Path, dataset: FewShotDataset, dimension: int) -> dict[str, Tensor]:
+    """Nothing if there are none, or if they are damaged and made anew."""
+    with suppress(HireError):
+        return vars(load_embeddings(path, dataset, dimension))
+    return {}
+
+
 def _usable(state: Path) -> Path | None:
     """The file of a state, unless it cannot be written; one that cannot be read is removed."""
+    if not share().first:
+        return state
     if not state.parent.is_dir():
         return None
     if state.exists():
@@ -69,7 +80,9 @@ def embeddings_path(dataset: FewShotDataset, settings: EmbeddingSettings) -> Pat
 
 
 def save_embeddings(path: Path, embeddings: Embeddings, dataset: FewShotDataset) -> None:
-    """Write embeddings, and of which graph they are."""
+    """Write embeddings, and of which graph they are; of several processes, the first one does."""
+    if not share().first:
+        return
     tensors = {"entities": embeddings.entities, "relations": embeddings.relations}
     save_tensors(path, tensors, {"fingerprint": fingerprint(dataset)})
 

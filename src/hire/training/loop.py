@@ -23,12 +23,12 @@ from hire.progress import track
 from hire.sampling.ahead import drawn_ahead
 from hire.training.curves import curves_svg
 from hire.util.files import atomic_file
-from hire.util.memory import give_back_memory
+from hire.util.memory import Tidying
+from hire.util.processes import any_of, share, told, told_tensors
 from hire.util.tensors import load_tensors, load_tensors_and_metadata, save_tensors
 
 STATE, METRICS, CURVES = "state.safetensors", "metrics.jsonl", "curves.svg"
 SECONDS_BETWEEN_STATES = 60.0
-SECONDS_BETWEEN_TIDYING = 1.0
 
 Entry = dict[str, Any]  # one evaluation: step, loss, and the metrics on dev
 
@@ -54,9 +54,9 @@ def train(trainer: Trainer[Any, Any], stage: Stage) -> tuple[bool, list[Entry]]:
     the same, bit for bit, as without the interruption.
     """
     history = _History(stage)
-    if stage.state is not None and stage.state.exists():
-        history.resume(trainer, stage.state)
-    saved = tidied = time.monotonic()
+    if told(lambda: stage.state is not None and stage.state.exists()):
+        history.resume(trainer)
+    saved, tidying = time.monotonic(), Tidying()
     with (
         one_or_more_threads(stage.threads),
         track(stage.title, trainer.steps, before=trainer.step) as advance,
@@ -70,15 +70,14 @@ def train(trainer: Trainer[Any, Any], stage: Stage) -> tuple[bool, list[Entry]]:
             if history.due(trainer):
                 history.evaluate(trainer)
                 saved = -math.inf
+            tidying.tidy()
             now = time.monotonic()
-            if now - tidied > SECONDS_BETWEEN_TIDYING:
-                give_back_memory()
-                tidied = now
             over = stage.deadline is not None and now > stage.deadline
-            if interrupted() or over or now - saved > SECONDS_BETWEEN_STATES:
+            stop, over, due = any_of(interrupted(), over, share().first and now - saved > SECONDS_BETWEEN_STATES)
+            if stop or over or due:
                 history.save(trainer)
                 saved = now
-            if interrupted():
+            if stop:
                 raise KeyboardInterrupt
             if over:
                 break
@@ -111,8 +110,9 @@ class _History:
         self.entries: list[Entry] = []
         self.losses: list[float] = []
 
-    def resume(self, trainer: Trainer[Any, Any], path: Path) -> None:
-        tensors, about = load_tensors_and_metadata(path)
+    def resume(self, trainer: Trainer[Any, Any]) -> None:
+        path = self.stage.state
+        tensors, about = told_tensors(lambda: load_tensors_and_metadata(path or Path(STATE)))
         try:
             trainer.load_state(tensors)
             self.losses = tensors["losses"].tolist()
@@ -165,6 +165,8 @@ class _History:
         if path is None:
             return
         state = self._finite_state(trainer)
+        if not share().first:
+            return
         if self.entries:
             with atomic_file(path.with_name(METRICS)) as partial:
                 partial.write_text("".join(json.dumps(entry) + "\n" for entry in self.entries), "utf-8")

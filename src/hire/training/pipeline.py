@@ -26,6 +26,7 @@ from hire.training.run import (
     CONFIG,
     MEMBERS,
     MODEL,
+    check_processes,
     exclusive_run,
     read_config,
     restore,
@@ -34,10 +35,13 @@ from hire.training.run import (
 )
 from hire.training.settings import RunSettings, preset
 from hire.util.checksums import write_record
+from hire.util.files import atomic_file
+from hire.util.processes import in_turn, joined, launch, share, told, told_tensors, was_restarted
 from hire.util.settings import items
 from hire.util.tensors import device_named
 
 TENSORBOARD = "tensorboard"
+LAUNCH = ".launch"  # which start of torchrun trains the run
 EVALUATED_SHOTS = (1, 3, 5)
 
 
@@ -59,24 +63,29 @@ def train_run(
     """
     deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
     run, settings, where = Path(run), settings or preset(), device_named(device)
-    try:
-        with exclusive_run(run):  # from the first second: whatever is interrupted can be resumed
-            dataset = open_dataset(source)
-            _check_dev(dataset)
-            check_training(dataset, settings.system, settings.settings)
-            _begin(run, run_config(dataset, str(source), settings, embeddings), resume)
-            workshop = Workshop(dataset, where, embeddings, deadline, threads, tensorboard)
-            result = workshop.train(run, settings.system, settings.settings)
-            write_card(run, dataset, settings, result)
-            return result
-    except HireError:
-        if not resume:
-            _remove_if_empty(run)
-        raise
+    with joined():
+        try:
+            with exclusive_run(run):  # from the first second: whatever is interrupted can be resumed
+                dataset = in_turn(lambda: open_dataset(source))
+                _check_dev(dataset)
+                check_training(dataset, settings.system, settings.settings)
+                check_processes(dataset, settings, embeddings=str(embeddings))
+                told(lambda: _begin(run, run_config(dataset, str(source), settings, embeddings), resume))
+                workshop = Workshop(dataset, where, embeddings, deadline, threads, tensorboard)
+                result = workshop.train(run, settings.system, settings.settings)
+                write_card(run, dataset, settings, result)
+                if share().first:
+                    (run / LAUNCH).unlink(missing_ok=True)
+                return result
+        except HireError:
+            if not resume and share().first:
+                _remove_if_empty(run)
+            raise
 
 
 def _begin(run: Path, config: dict[str, Any], resume: bool) -> None:
     """Write what a new run is, or check that a run that is resumed is the same."""
+    resume = resume or _restarted(run)
     if (run / CONFIG).exists():
         if not resume:
             raise HireError(
@@ -85,17 +94,33 @@ def _begin(run: Path, config: dict[str, Any], resume: bool) -> None:
                 remedy="give --resume to continue it, or choose another folder",
             )
         _check_same(run, config)
+        _remember_launch(run)
         return
     if resume and any(not path.name.startswith(".") for path in run.iterdir()):
         raise HireError("is not a run", file=run, remedy="hire train makes one")
     write_record(run / CONFIG, config)  # resumed or not, it had not begun
+    _remember_launch(run)
+
+
+def _restarted(run: Path) -> bool:
+    """Whether torchrun has started its processes again while they trained this run: then it goes on."""
+    path = run / LAUNCH
+    return was_restarted() and path.exists() and path.read_text("utf-8", "replace") == launch()
+
+
+def _remember_launch(run: Path) -> None:
+    if share().processes > 1:
+        with atomic_file(run / LAUNCH) as partial:
+            partial.write_text(launch(), "utf-8")
 
 
 def _remove_if_empty(run: Path) -> None:
     """Take back a run folder in which nothing was trained yet."""
-    if not run.is_dir() or any(path.is_file() and path.name != CONFIG for path in run.rglob("*")):
+    begun = (CONFIG, LAUNCH)
+    if not run.is_dir() or any(path.is_file() and path.name not in begun for path in run.rglob("*")):
         return
-    (run / CONFIG).unlink(missing_ok=True)
+    for name in begun:
+        (run / name).unlink(missing_ok=True)
     for folder in [*sorted((path for path in run.rglob("*") if path.is_dir()), reverse=True), run]:
         folder.rmdir()
 
@@ -114,8 +139,10 @@ class Workshop:
 
     def embeddings(self, settings: EmbeddingSettings) -> Embeddings:
         """Embeddings of the background graph."""
-        if self.embeddings_file is not None:
-            return load_embeddings(self.embeddings_file, self.dataset, settings.dimension)
+        path = self.embeddings_file
+        if path is not None:
+            tensors, _ = told_tensors(lambda: (vars(load_embeddings(path, self.dataset, settings.dimension)), {}))
+            return Embeddings(**tensors)
         return embeddings_of(self.dataset, settings, self.device, self.threads)
 
     def evaluate(self, system: FewShotSystem) -> float:
@@ -133,11 +160,12 @@ class Workshop:
             parts[part] = restore(folder / MEMBERS / part, system, of_part, self.dataset, self.device)
         workshop = replace(self, parts=parts)
         trainer = kind.trainer(self.dataset, settings, workshop)
-        folder.mkdir(parents=True, exist_ok=True)
+        if share().first:
+            folder.mkdir(parents=True, exist_ok=True)
         if trainer is None:
             return workshop._without_training(folder, kind, settings)
         shots = _possible_shots(self.dataset, trainer.shots)
-        writer = _tensorboard(folder) if self.tensorboard else None
+        writer = _tensorboard(folder) if self.tensorboard and share().first else None
         stage = Stage(
             f"Training {name}",
             folder / STATE,
@@ -153,7 +181,7 @@ class Workshop:
         finally:
             if writer is not None:
                 writer.close()
-        if not (folder / MODEL).exists():
+        if not told((folder / MODEL).exists):
             raise HireError(
                 "is missing, though the training had come past its best step",
                 file=folder / MODEL,
@@ -162,7 +190,7 @@ class Workshop:
         return {**_best(entries), "finished": finished, "steps": trainer.step}
 
     def _without_training(self, folder: Path, kind: type[FewShotSystem], settings: Any) -> dict[str, Any]:
-        if (folder / MODEL).exists():
+        if told((folder / MODEL).exists):
             system = restore(folder, kind.name, settings, self.dataset, self.device)
         else:
             system = kind.without_training(self.dataset, settings, self)
@@ -226,6 +254,7 @@ def _other(config: dict[str, Any]) -> dict[str, Any]:
     return {
         "system": config["system"],
         "embeddings": config["embeddings"],
+        "processes": config.get("processes", 1),
         **dict(items(config["teaching"], "teaching")),
     }
 

@@ -6,6 +6,7 @@ A system that is made of others has each of them in a folder of its own below `m
 from __future__ import annotations
 
 import hashlib
+import json
 import platform
 import subprocess
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ from hire.training.settings import RunSettings
 from hire.util.checksums import checksum_of, read_record, write_record
 from hire.util.files import explain_os_errors, flush_to_disk
 from hire.util.locks import locked
+from hire.util.processes import check_equal, share, told_tensors
+from hire.util.settings import items
 from hire.util.tensors import TRAIN_AGAIN, load_tensors, recorded_checksum, save_tensors
 
 CONFIG, MODEL, CALIBRATION, MEMBERS = "config.json", "model.safetensors", "calibration.json", "members"
@@ -48,7 +51,13 @@ def fingerprint(dataset: FewShotDataset) -> str:
 
 @contextmanager
 def exclusive_run(run: Path) -> Iterator[None]:
-    """Make the folder of a run, if it is not there, and be the only one who writes into it."""
+    """Make the folder of a run, if it is not there, and be the only one who writes into it.
+
+    Of several processes that work together, the first one writes, whatever it is.
+    """
+    if not share().first:
+        yield
+        return
     if run.exists() and not run.is_dir():
         raise HireError("is a file", file=run, remedy="choose another folder for the run")
     with explain_os_errors(run):
@@ -65,17 +74,38 @@ def run_config(
     """What a run is: its system, every setting, its dataset, and the versions it was made with."""
     return {
         "format": FORMAT,
-        "versions": {
-            "hire": __version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            **_packages(settings.system, settings.settings),
-        },
+        "versions": _versions(settings),
         "commit": commit(),
         **settings.to_plain(),
         "dataset": {"name": dataset.name, "source": source, "fingerprint": fingerprint(dataset)},
         "embeddings": None if embeddings is None else str(embeddings),
+        "processes": share().processes,
+    }
+
+
+def check_processes(dataset: FewShotDataset, settings: RunSettings | None = None, **more: str) -> None:
+    """Raise, on all processes that work together, unless they have the same program, dataset and settings."""
+    if share().processes == 1:
+        return
+    plain: dict[str, Any] = {} if settings is None else json.loads(json.dumps(settings.to_plain()))
+    check_equal(
+        {
+            "the fingerprint of the dataset": fingerprint(dataset),
+            "the commit": commit(),
+            **{f"the version of {name}": version for name, version in _versions(settings).items()},
+            **dict(items(plain)),
+            **more,
+        }
+    )
+
+
+def _versions(settings: RunSettings | None) -> dict[str, str]:
+    return {
+        "hire": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        **({} if settings is None else _packages(settings.system, settings.settings)),
     }
 
 
@@ -138,7 +168,7 @@ def restore(
 ) -> FewShotSystem:
     """The system whose weights a folder holds."""
     kind = system_class(system)
-    tensors = _tensors(folder, kind, settings)
+    tensors, _ = told_tensors(lambda: (_tensors(folder, kind, settings), {}))
     with _explain_misfit(folder / MODEL):
         return kind.restore(dataset, settings, tensors, device)
 
@@ -157,6 +187,8 @@ def _tensors(folder: Path, kind: type[FewShotSystem], settings: Any) -> dict[str
 
 def save_system(folder: Path, system: FewShotSystem, settings: Any) -> None:
     """Write the weights of a system into a folder, but those of its members, which are in theirs."""
+    if not share().first:
+        return
     members = tuple(f"{name}." for name in type(system).parts(settings))
     tensors = {name: tensor for name, tensor in system.tensors().items() if not name.startswith(members)}
     save_tensors(folder / MODEL, tensors)
@@ -180,6 +212,8 @@ def weights_fingerprint(run: Path) -> str:
 
 def write_calibration(run: Path, calibrations: dict[int, Calibration], about: dict[str, Any]) -> None:
     """Write what scores mean, for each number of references, and how it was found out."""
+    if not share().first:
+        return
     content = {str(shots): calibration.to_dict() for shots, calibration in calibrations.items()}
     write_record(run / CALIBRATION, {"weights": weights_fingerprint(run), "shots": content, **about})
 

@@ -35,6 +35,9 @@ def check_config(config: Any, path: Path, train_again: str = "train again") -> N
     embeddings = config.get("embeddings")
     if not isinstance(embeddings, str | None):
         raise _wrong("embeddings", embeddings, path, train_again)
+    processes = config.get("processes", 1)  # runs of earlier versions do not say
+    if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
+        raise _wrong("processes", processes, path, train_again)
     if _depth(config) > MAX_DEPTH:
         raise HireError("is nested too deeply", file=path, remedy=train_again)
 

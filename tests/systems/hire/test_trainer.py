@@ -10,6 +10,7 @@ from hire.data.dataset import FewShotDataset
 from hire.embeddings.settings import Embeddings
 from hire.errors import HireError
 from hire.evaluation.ranking import evaluate
+from hire.optim.tables import DenseTable
 from hire.sampling.episodes import EpisodeBatch
 from hire.systems.episodic.losses import LossName
 from hire.systems.hire.context import info_nce
@@ -68,7 +69,7 @@ def test_the_papers_episodes_train(umls: FewShotDataset, embeddings: Embeddings)
     batch = trainer.batch(0).episodes
     assert batch.references.shape == (32, 2, 2)
     assert batch.query_negatives.shape == (32, 3, 1) and batch.query_false is None
-    assert trainer.system().entities.data_ptr() == trainer.entities.weights.data_ptr()  # no average
+    assert isinstance(trainer.entities, DenseTable)  # as by dense Adam
 
 
 def test_more_references_than_facts_are_refused(umls: FewShotDataset, embeddings: Embeddings) -> None:
@@ -141,7 +142,7 @@ def test_every_reference_is_held_against_its_own_context(umls: FewShotDataset, e
     batch = trainer.batch(0).episodes
     twice = {name: torch.cat([part, part.flip(0)]) for name, part in vars(batch).items()}  # each is there again
     batch = EpisodeBatch(**twice)
-    drawn = trainer._draw_contexts(batch, np.random.default_rng(0))
+    drawn = trainer._draw_contexts(batch.relations.numpy(), batch.references.numpy(), np.random.default_rng(0))
     assert len(drawn.own) >= 2 * len(set(drawn.own.tolist()))
     rows = _Rows(trainer.entities, trainer.projections, [drawn.pairs], drawn.tuples.entities)
     found, _ = trainer._context_loss(rows.vectors[0].embeddings.flatten(1), drawn, rows)
@@ -172,3 +173,16 @@ def test_a_learner_that_starts_at_nothing_leaves_the_gated_mean_of_t_minus_h() -
     heads, tails = torch.randn(2, 3, 4, 16)
     expected = torch.sigmoid(torch.tensor(2.0)) * (tails - heads).mean(dim=1)
     assert torch.allclose(network.meta_relation(heads, tails).translation, expected, atol=1e-6)
+
+
+def test_the_loss_on_the_references_joins_the_objective_with_its_weight(
+    umls: FewShotDataset, embeddings: Embeddings
+) -> None:
+    def loss(weight: float) -> float:
+        model = replace(MODEL, reference_weight=weight, drop_path=0.0, context_weight=0.0)
+        trainer = HireTrainer(umls, embeddings, replace(SETTINGS, model=model))
+        return trainer.loss(trainer.batch(0)).value.item()
+
+    without, once, twice = (loss(weight) for weight in (0.0, 1.0, 2.0))
+    assert once > without + 0.01
+    assert twice - once == pytest.approx(once - without, rel=1e-4)

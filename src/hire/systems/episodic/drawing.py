@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from hire.data.dataset import FewShotDataset
 from hire.embeddings.settings import Embeddings
 from hire.sampling.episodes import EpisodeBatch, EpisodeSampler
-from hire.sampling.task_pool import MIN_FACTS, TaskPool
+from hire.sampling.task_pool import TaskPool
 from hire.systems.episodic.settings import EpisodeSettings
 from hire.util.arrays import IntArray
 from hire.util.randomness import random_stream
 
-Draw = Callable[[int, int], EpisodeBatch]  # from a step and the number of shots
+
+class Draw(NamedTuple):
+    """What draws the episodes of a step, from its number and that of shots."""
+
+    episodes: Callable[[int, int, slice], EpisodeBatch]  # some of the tasks
+    references: Callable[[int, int], tuple[NDArray[np.int64], NDArray[np.int64]]]  # relations and pairs of all tasks
 
 
 def episodes_of(dataset: FewShotDataset, settings: EpisodeSettings) -> Draw:
@@ -25,21 +32,15 @@ def episodes_of(dataset: FewShotDataset, settings: EpisodeSettings) -> Draw:
 
 
 def _pooled(dataset: FewShotDataset, settings: EpisodeSettings) -> Draw:
-    min_facts = max(MIN_FACTS, max(settings.shots) + 1)
+    min_facts = max(settings.min_facts, max(settings.shots) + 1)
     pool = TaskPool(dataset, settings.regime, settings.shares, min_facts=min_facts)
 
-    def draw(step: int, shots: int) -> EpisodeBatch:
-        return pool.batch(
-            settings.seed,
-            step,
-            tasks=settings.tasks,
-            shots=shots,
-            queries=settings.queries,
-            negatives=settings.negatives,
-            inner_negatives=settings.inner_negatives,
-        )
-
-    return draw
+    sizes = {"tasks": settings.tasks, "queries": settings.queries}
+    drawn = {"negatives": settings.negatives, "inner_negatives": settings.inner_negatives}
+    return Draw(
+        lambda step, shots, own: pool.batch(settings.seed, step, shots=shots, **sizes, **drawn, own=own),
+        lambda step, shots: pool.references(settings.seed, step, shots=shots, **sizes),
+    )
 
 
 def _episodes(dataset: FewShotDataset, settings: EpisodeSettings) -> Draw:
@@ -51,11 +52,17 @@ def _episodes(dataset: FewShotDataset, settings: EpisodeSettings) -> Draw:
             negatives=settings.negatives,
             batch_size=settings.tasks,
             regime=settings.regime,
+            min_facts=settings.min_facts,
             seed=settings.seed,
         )
         for shots in settings.shots
     }
-    return lambda step, shots: samplers[shots].batch(step)
+
+    def references(step: int, shots: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        whole = samplers[shots].batch(step)
+        return whole.relations.numpy(), whole.references.numpy()
+
+    return Draw(lambda step, shots, own: samplers[shots].batch(step).part(own), references)
 
 
 def evaluated_shots(shots: tuple[int, ...]) -> tuple[int, ...]:

@@ -44,6 +44,7 @@ class EpisodeSettings(Settings):
     shots: tuple[Shots, ...] = (1, 1, 3, 5, 5)  # each step draws one of them
     regime: Regime = "in-train"  # or `tasks`, the train relations alone
     batches: Literal["pooled", "episodes"] = "pooled"  # a pool with several kinds of tasks, or relations drawn evenly
+    min_facts: Count = 10  # background relations with fewer serve as no task
     shares: TaskShares = field(default_factory=TaskShares)  # of the pool
     tasks: Batch = 32  # in a step
     queries: Batch = 48  # of a task

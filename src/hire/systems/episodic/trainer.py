@@ -9,7 +9,6 @@ from torch import Tensor
 
 from hire.data.dataset import FewShotDataset
 from hire.embeddings.settings import Embeddings
-from hire.optim.tables import RowTable
 from hire.optim.trainer import Loss, Rows
 from hire.sampling.episodes import EpisodeBatch
 from hire.sampling.neighbors import NeighborFinder, NeighborIds
@@ -52,8 +51,9 @@ class EpisodicTrainer(SystemTrainer[EpisodicBatch, EpisodicNetwork]):
             torch.manual_seed(training.seed)
             network = kind.network_type(settings.model).to(self.device)
         start = initial_tables(embeddings, settings.model.dimension, training.embedding_norm)
-        ema = settings.optimizer.ema_steps(training.steps)
-        self.entities, self.relations = (RowTable(table.to(self.device, copy=True), ema=ema) for table in start)
+        self.entities, self.relations = (
+            settings.optimizer.table(table.to(self.device, copy=True), training.steps) for table in start
+        )
         tables = {"entities": self.entities}
         if network.max_neighbors:
             tables["relations"] = self.relations
@@ -68,7 +68,9 @@ class EpisodicTrainer(SystemTrainer[EpisodicBatch, EpisodicNetwork]):
     def batch(self, step: int) -> EpisodicBatch:
         """Episodes, and the neighbors of their entities without any fact of their own tasks."""
         generator = random_stream(self.seed, "training", step)
-        episodes = self._draw(step, int(generator.choice(self.settings.training.shots)))
+        training = self.settings.training
+        own = self.share.of(training.tasks, "tasks")
+        episodes = self._draw.episodes(step, int(generator.choice(training.shots)), own)
         return EpisodicBatch(episodes, self._neighbors(episodes) if self.network.max_neighbors else None)
 
     def _neighbors(self, episodes: EpisodeBatch) -> NeighborIds:
@@ -83,7 +85,7 @@ class EpisodicTrainer(SystemTrainer[EpisodicBatch, EpisodicNetwork]):
         (references, reference_negatives, queries, query_negatives), rows = self._entities(episodes, neighbors)
         known = Pairs(*_columns(references), reference_negatives, episodes.reference_false, episodes.candidates)
         asked = Pairs(*_columns(queries), query_negatives, episodes.query_false, episodes.candidates)
-        return Loss(self.network.objective(known, asked), rows)
+        return Loss(self.network.objective(known, asked), rows, weight=len(episodes.relations))
 
     def _entities(self, episodes: EpisodeBatch, ids: NeighborIds | None) -> tuple[list[Entities], list[Rows]]:
         """All entities of a batch as the network sees them, and the rows of the tables that they are."""

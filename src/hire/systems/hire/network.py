@@ -93,6 +93,19 @@ class HireNetwork(nn.Module):
     ) -> MetaRelation:
         """The relations of some tasks' references, refined on the references and against rejected pairs, if any."""
         relation = self.meta_relation(heads.embeddings, tails.embeddings)
+        return self.refined(relation, heads, tails, negatives, false, candidates, rejected)
+
+    def refined(
+        self,
+        relation: MetaRelation,
+        heads: Vectors,
+        tails: Vectors,
+        negatives: Vectors,
+        false: Tensor | None = None,
+        candidates: Tensor | None = None,
+        rejected: tuple[Vectors, Vectors] | None = None,
+    ) -> MetaRelation:
+        """Relations after the inner steps on their references (Eq. 13-16)."""
         scale = 1.0 if self.settings.loss == "margin" else 1 / self.log_temperature.exp()
 
         def loss(at: MetaRelation) -> Tensor:  # L(S_r); a mean over the references, so that K does not change the step

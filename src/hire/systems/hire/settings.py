@@ -33,6 +33,7 @@ class HireModelSettings(Settings):
     full_negatives: Batch = 128  # candidates that each count fully in the softmax; for more of them see crowding
     crowding: Share = 0.5  # C > full_negatives candidates count as full_negatives * (C / full_negatives) ** crowding
     second_order: bool = True  # whether gradients flow through the inner steps
+    reference_weight: Weight = 0.0  # of the loss on the references, before they are refined, in the objective
     context_weight: Weight = 0.05  # lambda of Eq. 21; 0 leaves the context level out
     context_temperature: Scale = 0.1  # tau of Eq. 5
     false_contexts: Few = 1  # N of Eq. 5

@@ -13,7 +13,7 @@ from hire.data.dataset import FewShotDataset
 from hire.embeddings.settings import Embeddings
 from hire.optim.tables import RowTable
 from hire.optim.trainer import Loss, Rows
-from hire.sampling.contexts import Contexts, ContextSampler, Tuples
+from hire.sampling.contexts import ContextSampler, Tuples
 from hire.sampling.episodes import EpisodeBatch
 from hire.systems.base import SystemTrainer
 from hire.systems.episodic.drawing import episodes_of, evaluated_shots, initial_tables
@@ -22,6 +22,7 @@ from hire.systems.hire.entity import Vectors
 from hire.systems.hire.model import Hire
 from hire.systems.hire.network import HireNetwork
 from hire.systems.hire.settings import HireSettings
+from hire.util.arrays import IntArray
 from hire.util.randomness import random_stream
 
 
@@ -55,9 +56,9 @@ class HireTrainer(SystemTrainer[HireBatch, HireNetwork]):
             torch.manual_seed(training.seed)
             network = HireNetwork(model).to(self.device)
             projections = 0.02 * torch.randn(len(start), model.dimension)
-        ema = settings.optimizer.ema_steps(training.steps)
         self.entities, self.projections, self.relations = (
-            RowTable(table.to(self.device, copy=True), ema=ema) for table in (start, projections, relations)
+            settings.optimizer.table(table.to(self.device, copy=True), training.steps)
+            for table in (start, projections, relations)
         )
         super().__init__(
             settings.optimizer,
@@ -74,30 +75,44 @@ class HireTrainer(SystemTrainer[HireBatch, HireNetwork]):
     def batch(self, step: int) -> HireBatch:
         """Episodes, and contexts of some of their references."""
         generator = random_stream(self.seed, "training", step)
-        episodes = self._draw(step, int(generator.choice(self.settings.training.shots)))
-        drawn = None if self.network.context is None else self._draw_contexts(episodes, generator)
-        return HireBatch(episodes, drawn)
+        training = self.settings.training
+        shots = int(generator.choice(training.shots))
+        episodes = self._draw.episodes(step, shots, self.share.of(training.tasks, "tasks"))
+        if self.network.context is None:
+            return HireBatch(episodes, None)
+        everyone = (episodes.relations.numpy(), episodes.references.numpy())
+        if self.share.processes > 1:
+            everyone = self._draw.references(step, shots)
+        return HireBatch(episodes, self._draw_contexts(*everyone, generator))
 
-    def _draw_contexts(self, batch: EpisodeBatch, generator: np.random.Generator) -> DrawnContexts:
-        """Contexts of some references, or of all."""
-        shots = batch.references.shape[1]
-        pairs = batch.references.flatten(0, 1)
+    def _draw_contexts(
+        self, relations: IntArray, references: IntArray, generator: np.random.Generator
+    ) -> DrawnContexts:
+        """Contexts of some references, or of all: of the whole batch, since false ones are made from all of them."""
+        shots = references.shape[1]
+        pairs = references.reshape(-1, 2)
         chosen = np.arange(len(pairs))
         limit = self.settings.training.context_references
         if limit is not None:
             chosen = generator.choice(chosen, min(limit, len(pairs)), replace=False)
-        triplets = np.column_stack([pairs[chosen], batch.relations[chosen // shots]])
+        triplets = np.column_stack([pairs[chosen], relations[chosen // shots]])
         distinct, positions = np.unique(triplets, axis=0, return_inverse=True)
-        own = torch.from_numpy(positions)
+        own, several = torch.from_numpy(positions), self.settings.model.false_contexts
         true = self.contexts.true(distinct[:, :2], distinct[:, 2])
-        repeated = own.repeat_interleave(self.settings.model.false_contexts)
-        false = self.contexts.false(Contexts(*(part[repeated] for part in vars(true).values())), generator)
+        false = self.contexts.false(true[own.repeat_interleave(several)], generator)
+        mine = self.share.some(len(chosen))
+        if self.share.processes > 1:
+            false = false[several * mine.start : several * mine.stop]
+            used, own = torch.unique(own[mine], return_inverse=True)
+            true = true[used]
         parts = zip(true.tuples(), false.tuples(), strict=True)
-        return DrawnContexts(pairs[chosen], own, Tuples(*(torch.cat(both) for both in parts)))
+        tuples = Tuples(*(torch.cat(both) for both in parts))
+        return DrawnContexts(torch.from_numpy(pairs[chosen[mine]]), own, tuples, len(own) / len(chosen))
 
     def loss(self, batch: HireBatch) -> Loss:
-        """The objective L(Q) + lambda L_c (Eq. 21)."""
+        """The objective L(Q) + lambda L_c (Eq. 21), and the loss on the references if it has a weight."""
         network, (episodes, drawn) = self.network, batch
+        tasks = len(episodes.relations)
         used = [episodes.references, episodes.reference_negatives, episodes.queries, episodes.query_negatives]
         if drawn is not None:
             used.append(drawn.pairs)
@@ -107,18 +122,18 @@ class HireTrainer(SystemTrainer[HireBatch, HireNetwork]):
             None if part is None else part.to(self.device)
             for part in (episodes.reference_false, episodes.query_false, episodes.candidates)
         )
-        relation = network.adapt(
-            _column(references, 0), _column(references, 1), reference_negatives, reference_false, candidates
-        )
-        losses = network.losses(
-            relation, _column(queries, 0), _column(queries, 1), query_negatives, query_false, candidates
-        )
-        loss, moved = losses.mean(), rows.moved
-        if drawn is not None:
+        known = (_column(references, 0), _column(references, 1), reference_negatives, reference_false, candidates)
+        asked = (_column(queries, 0), _column(queries, 1), query_negatives, query_false, candidates)
+        relation = network.meta_relation(references.embeddings[:, :, 0], references.embeddings[:, :, 1])
+        loss, moved = network.losses(network.refined(relation, *known), *asked).mean(), rows.moved
+        if self.settings.model.reference_weight:
+            loss = loss + self.settings.model.reference_weight * network.losses(relation, *known).mean()
+        if drawn is not None and len(drawn.pairs):
             contrast, of_relations = self._context_loss(triplets[0].embeddings.flatten(1), drawn, rows)
-            loss = loss + self.settings.model.context_weight * contrast
+            own_share = drawn.share / (tasks / self.settings.training.tasks)  # beside the queries of this process
+            loss = loss + self.settings.model.context_weight * own_share * contrast
             moved = [*moved, of_relations]
-        return Loss(loss, moved)
+        return Loss(loss, moved, weight=tasks)
 
     def _context_loss(self, triplets: Tensor, drawn: DrawnContexts, rows: _Rows) -> tuple[Tensor, Rows]:
         """L_c, the mean over some references (Eq. 5), and the relations that it was computed from."""
@@ -142,6 +157,7 @@ class DrawnContexts(NamedTuple):
     pairs: Tensor  # [n, 2]
     own: Tensor  # [n]: the position of each pair's true context
     tuples: Tuples  # of the distinct true contexts, then of the N false ones of each pair
+    share: float  # of the references whose contexts were drawn: those of this process
 
 
 class _Rows:
@@ -166,7 +182,7 @@ class _Rows:
         sizes = [part.numel() for part in scored]
         both = (torch.split(F.embedding(chosen, table), sizes) for chosen, table in tables)
         self.vectors = [
-            Vectors(*(vector.view(*part.shape, -1) for vector in pair))
+            Vectors(*(vector.view(*part.shape, vector.shape[-1]) for vector in pair))
             for part, pair in zip(scored, zip(*both, strict=True), strict=True)
         ]
 
