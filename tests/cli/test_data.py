@@ -37,10 +37,16 @@ def test_help_answers_at_once_and_imports_nothing_heavy() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
     times = []
     for _ in range(3):
-        start = time.monotonic()
+        start = _seconds_of_children()
         assert "Few-shot knowledge graph completion" in hire("--help").stdout
-        times.append(time.monotonic() - start)
+        times.append(_seconds_of_children() - start)
     assert min(times) < 0.3
+
+
+def _seconds_of_children() -> float:
+    """Processor time of processes that have ended: what else the machine does counts little."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 @pytest.mark.parametrize("command", ["stats", "verify", "build", "get", "export", "sample"])

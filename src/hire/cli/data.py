@@ -190,7 +190,7 @@ def build(sources: tuple[str, ...], output: Path, overwrite: bool, strict: bool,
     """
     from hire.data.build import BuildSettings
     from hire.data.build import build as build_dataset
-    from hire.data.dataset import MANIFEST
+    from hire.data.dataset import MANIFEST, FewShotDataset
     from hire.data.sources.columns import TripleTable
     from hire.data.sources.reading import SourceOptions, read_names, read_sources
     from hire.errors import HireError
@@ -223,10 +223,13 @@ def build(sources: tuple[str, ...], output: Path, overwrite: bool, strict: bool,
         type_pattern=options["type_pattern"],
         seed=options["seed"],
     )
-    dataset, report = build_dataset(tables, settings)
+    dataset, report = build_dataset(tables, settings, take=True)
     if strict and report.notes:
         raise HireError.of(report.notes)
     dataset.save(output, overwrite=overwrite)
+    del tables  # a large graph's text, names and numbers need the memory that the index is made in
+    dataset = FewShotDataset.open(output)
+    _write_index(dataset, overwrite=False)
     if any("://" in source for source in sources):
         shutil.rmtree(work, ignore_errors=True)
     if as_json:
@@ -253,6 +256,44 @@ def _print_build(dataset: FewShotDataset, report: BuildReport, output: Path) -> 
         f"{output}: {len(dataset.graph.entities):,} entities, {len(dataset.graph.triples):,} background triples, "
         f"{sizes['train']} train, {sizes['dev']} dev and {sizes['test']} test tasks"
     )
+
+
+@data.command()
+@click.argument("dataset")
+@click.option("--overwrite", is_flag=True, help="Make the index again if there is one.")
+@json_option
+def index(dataset: str, overwrite: bool, as_json: bool) -> None:
+    """Count what the path level needs to know of DATASET, once, into its folder.
+
+    `hire data build` ends with it. It is for folders that an older version built: their models then start in no time.
+
+    \b
+    Example:
+      hire data index my-graph
+    """
+    from hire.data.open import open_dataset
+    from hire.errors import HireError
+
+    opened = open_dataset(dataset)
+    if opened.directory is None or opened.directory != Path(dataset).resolve():
+        raise HireError(
+            "is not the folder of a built dataset; its index is in the cache",
+            file=dataset,
+            remedy="hire data build makes a dataset with an index from your own graph",
+        )
+    counts = _write_index(opened, overwrite=overwrite)
+    if as_json:
+        print_json({"index": str(opened.directory), **counts})
+    else:
+        click.echo(f"{dataset}: {counts['edges']:,} edges, {counts['bytes'] / (1 << 20):,.0f} MiB")
+
+
+def _write_index(dataset: FewShotDataset, *, overwrite: bool) -> dict[str, int]:
+    """Write the index into a dataset's folder; what it holds."""
+    from hire.systems.path.settings import EvidenceSettings
+    from hire.systems.path.stored import index_dataset
+
+    return index_dataset(dataset, EvidenceSettings(), overwrite=overwrite)
 
 
 @data.command()

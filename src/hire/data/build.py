@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hire.data.dataset import SPLITS, FewShotDataset, candidates_by_type
-from hire.data.facts import first_occurrences
+from hire.data.facts import Facts, first_occurrences
 from hire.data.graph import KnowledgeGraph
 from hire.data.sources.columns import TripleTable
 from hire.data.types import Types
@@ -66,8 +66,13 @@ class BuildReport:
         return asdict(self)
 
 
-def build(tables: Sequence[TripleTable], settings: BuildSettings) -> tuple[FewShotDataset, BuildReport]:
-    """Build a dataset from the tables of its sources; the same input and settings give the same dataset."""
+def build(
+    tables: Sequence[TripleTable], settings: BuildSettings, *, take: bool = False
+) -> tuple[FewShotDataset, BuildReport]:
+    """Build a dataset from the tables of its sources; the same input and settings give the same dataset.
+
+    With `take`, the triples are taken out of the tables: the text of a large graph needs much memory.
+    """
     if not settings.more_than < settings.fewer_than - 1:
         raise HireError(
             f"no relation can have more than {settings.more_than} and fewer than {settings.fewer_than} triples",
@@ -82,7 +87,7 @@ def build(tables: Sequence[TripleTable], settings: BuildSettings) -> tuple[FewSh
         skipped.update(table.skipped)
     notes = [note for table in tables for note in table.notes]
     with track("Building the graph", 4) as advance:
-        entities, relations, triples = _numbered(tables)
+        entities, relations, triples = _numbered([table.triples.arrays(take=take) for table in tables])
         advance(1)
         triples = _without_duplicates(tables, triples, len(entities), len(relations), skipped, notes)
         counts = np.bincount(triples[:, 1], minlength=len(relations))
@@ -92,12 +97,13 @@ def build(tables: Sequence[TripleTable], settings: BuildSettings) -> tuple[FewSh
         in_task = np.zeros(len(relations), bool)
         in_task[[relation for split in SPLITS for relation in splits[split]]] = True
         advance(1)
-        notes += _unmatched(tables, entities)
-        types = _types(tables, entities, settings.type_pattern)
+        owners = _owners(tables, entities)
+        notes += _unmatched(tables, owners)
+        types = _types(tables, owners, entities, settings.type_pattern)
         if types is None and not settings.tasks:
             types = types_in_names(entities)
         background = triples[~in_task[triples[:, 1]]]
-        graph = KnowledgeGraph.of(entities, relations, background, _labels(tables, entities), types)
+        graph = KnowledgeGraph.of(entities, relations, background, _labels(tables, owners, len(entities)), types)
         advance(1)
         pairs = _pairs_by_relation(triples[in_task[triples[:, 1]]])
         rule = settings.candidates if settings.candidates != "auto" else "type" if types else "all"
@@ -112,7 +118,7 @@ def build(tables: Sequence[TripleTable], settings: BuildSettings) -> tuple[FewSh
     return dataset, BuildReport(_report(dataset, counts, settings), dict(skipped), notes)
 
 
-def _numbered(tables: Sequence[TripleTable]) -> tuple[Vocabulary, Vocabulary, NDArray[np.int32]]:
+def _numbered(columns: list[list[Any]]) -> tuple[Vocabulary, Vocabulary, NDArray[np.int32]]:
     """Assign ids to entities and relations in order of their first appearance."""
     import pyarrow as pa
 
@@ -121,7 +127,6 @@ def _numbered(tables: Sequence[TripleTable]) -> tuple[Vocabulary, Vocabulary, ND
         encoded = pa.chunked_array(chunks, pa.large_string()).dictionary_encode()
         return encoded.chunk(0).dictionary, [chunk.indices.to_numpy() for chunk in encoded.chunks]
 
-    columns = [table.triples.arrays() for table in tables]
     heads = [chunk for column in columns for chunk in column[0].chunks]
     tails = [chunk for column in columns for chunk in column[2].chunks]
     if not heads:
@@ -144,9 +149,9 @@ def _without_duplicates(
     notes: list[Problem],
 ) -> NDArray[np.int32]:
     """Keep the first of equal triples; note the line of the first duplicate in each source."""
-    repeated = first_occurrences(triples, entity_count, relation_count) != np.arange(len(triples))
-    if not repeated.any():
+    if len(Facts.of(triples, entity_count, relation_count).keys) == len(triples):  # the common case, with less memory
         return triples
+    repeated = first_occurrences(triples, entity_count, relation_count) != np.arange(len(triples))
     skipped["duplicate triples"] += int(repeated.sum())
     start = 0
     for table in tables:
@@ -204,30 +209,43 @@ def _candidates(graph: KnowledgeGraph, rule: str, tails: IntArray) -> IntArray |
     return np.unique(tails) if rule == "range" else None
 
 
-def _labels(tables: Sequence[TripleTable], entities: Vocabulary) -> StringTable | None:
+Owners = dict[tuple[int, str], NDArray[np.int64]]
+
+
+def _owners(tables: Sequence[TripleTable], entities: Vocabulary) -> Owners:
+    """The entities that labels and types of each table belong to, -1 if unknown, by the table's number and the kind."""
+    return {
+        (number, kind): entities.ids(columns.arrays()[0])
+        for number, table in enumerate(tables)
+        for kind, columns in (("labels", table.labels), ("types", table.types))
+        if len(columns)
+    }
+
+
+def _labels(tables: Sequence[TripleTable], owners: Owners, entity_count: int) -> StringTable | None:
     """The first label of each entity in the sources."""
     import pyarrow as pa
 
-    columns = [table.labels.arrays() for table in tables if len(table.labels)]
-    if not columns:
+    labelling = [number for number, kind in owners if kind == "labels"]
+    if not labelling:
         return None
-    owners = np.concatenate([entities.ids(names) for names, _ in columns])
-    texts = pa.chunked_array([chunk for _, column in columns for chunk in column.chunks], pa.large_string())
-    known = np.flatnonzero(owners >= 0)
-    labelled, firsts = np.unique(owners[known], return_index=True)
-    position = np.full(len(entities), len(texts))
+    of_labels = np.concatenate([owners[number, "labels"] for number in labelling])
+    columns = [tables[number].labels.arrays()[1] for number in labelling]
+    texts = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.large_string())
+    known = np.flatnonzero(of_labels >= 0)
+    labelled, firsts = np.unique(of_labels[known], return_index=True)
+    position = np.full(entity_count, len(texts))
     position[labelled] = known[firsts]
     with_blank = pa.chunked_array([*texts.chunks, pa.array([""], pa.large_string())])
     return StringTable.of(with_blank.take(pa.array(position)).combine_chunks())
 
 
-def _unmatched(tables: Sequence[TripleTable], entities: Vocabulary) -> list[Problem]:
+def _unmatched(tables: Sequence[TripleTable], owners: Owners) -> list[Problem]:
     """A note for each source whose labels or types belong to no entity of the graph."""
     return [
-        Problem(f"none of its {len(columns):,} {word} belongs to an entity of the graph", table.source)
-        for table in tables
-        for word, columns in (("labels", table.labels), ("types", table.types))
-        if len(columns) and (entities.ids(columns.arrays()[0]) < 0).all()
+        Problem(f"none of its {len(ids):,} {kind} belongs to an entity of the graph", tables[number].source)
+        for (number, kind), ids in owners.items()
+        if (ids < 0).all()
     ]
 
 
@@ -267,15 +285,12 @@ def types_in_names(entities: Vocabulary) -> Types | None:
     return make_types(entities, [matching], [names]) if len(matching) > len(entities) / 2 else None
 
 
-def _types(tables: Sequence[TripleTable], entities: Vocabulary, pattern: str | None) -> Types | None:
+def _types(tables: Sequence[TripleTable], found: Owners, entities: Vocabulary, pattern: str | None) -> Types | None:
     owners, names = [], []
-    for table in tables:
-        if len(table.types):
-            entity_names, type_names = table.types.arrays()
-            ids = entities.ids(entity_names)
-            if (ids >= 0).any():
-                owners.append(ids)
-                names += type_names.chunks
+    for (number, kind), ids in found.items():
+        if kind == "types" and (ids >= 0).any():
+            owners.append(ids)
+            names += tables[number].types.arrays()[1].chunks
     if pattern is not None:
         matching, of_names = types_from_names(entities, pattern)
         if not len(matching):

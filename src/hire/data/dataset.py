@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ FORMAT = 2
 MANIFEST = "dataset.json"
 BUILD_AGAIN = "build the dataset again"
 SPLITS = ("train", "dev", "test")
+READERS = 2  # files that are verified at once
 ALL_ENTITIES = -1  # instead of the id of a candidate set
 
 
@@ -58,6 +60,7 @@ class FewShotDataset:
     facts: Facts  # every known fact: background, tasks, and further true tails that the source lists
     origin: Mapping[str, Any] = field(default_factory=dict)  # how the dataset was made
     identity: str | None = field(default=None, init=False)  # of its files, if it was opened; a changed copy has none
+    directory: Path | None = field(default=None, init=False)  # where its files are, likewise
     mapped: MappedFiles = field(default_factory=MappedFiles, init=False)  # the files that its arrays are maps of
 
     @classmethod
@@ -164,14 +167,7 @@ class FewShotDataset:
                 "name": self.name,
                 "splits": dict(self.split_sizes),
                 "origin": dict(self.origin),
-                "files": {
-                    path.relative_to(partial).as_posix(): {
-                        "bytes": path.stat().st_size,
-                        "xxh3": file_checksum(path),
-                        "sha256": sha256_of(path),
-                    }
-                    for path in sorted(partial.rglob("*.npy"))
-                },
+                "files": describe_files(partial),
             }
             write_record(partial / MANIFEST, manifest)
 
@@ -190,11 +186,7 @@ class FewShotDataset:
         manifest = read_manifest(directory)
         paths = [directory / name for name in manifest["files"]]
         mapped = MappedFiles(path for path in paths if path.is_file() and is_mapped(path))
-        for path, about in zip(paths, manifest["files"].values(), strict=True):
-            if not path.is_file() or path.stat().st_size != about["bytes"]:
-                raise HireError("is missing or has the wrong size", file=path, remedy=BUILD_AGAIN)
-            if file_checksum(path) != about["xxh3"]:
-                raise damaged(path, BUILD_AGAIN)
+        check_files(dict(zip(paths, manifest["files"].values(), strict=True)), BUILD_AGAIN)
         graph = KnowledgeGraph.open(directory / "graph")
         arrays = {name: open_array(directory / f"{name}.npy") for name in cls._ARRAYS}
         if sum(manifest["splits"][split] for split in SPLITS) != len(arrays["task_relations"]):
@@ -210,6 +202,7 @@ class FewShotDataset:
         )
         check_arrays(found, directory)
         found.identity = checksum_of([json.dumps(manifest, sort_keys=True).encode()])
+        found.directory = directory.resolve()
         found.mapped = mapped
         mapped.check()  # what is mapped now is what was verified
         return found
@@ -235,17 +228,57 @@ class CandidateSets:
         return np.cumsum([0, *map(len, self.members)], dtype=np.int64)
 
 
+def describe_files(directory: Path) -> dict[str, dict[str, Any]]:
+    """The sizes and checksums of all arrays in a directory, by name, for its manifest."""
+    return {
+        path.relative_to(directory).as_posix(): {
+            "bytes": path.stat().st_size,
+            "xxh3": file_checksum(path),
+            "sha256": sha256_of(path),
+        }
+        for path in sorted(directory.rglob("*.npy"))
+    }
+
+
+def check_files(files: Mapping[Path, Mapping[str, Any]], remedy: str) -> None:
+    """Raise if a file is not the one that a manifest describes; several are read at once."""
+
+    def check(path: Path) -> None:
+        if not path.is_file() or path.stat().st_size != files[path]["bytes"]:
+            raise HireError("is missing or has the wrong size", file=path, remedy=remedy)
+        if file_checksum(path) != files[path]["xxh3"]:
+            raise damaged(path, remedy)
+
+    with ThreadPoolExecutor(READERS) as readers:
+        for _ in readers.map(check, files):
+            pass
+
+
+def files_in(manifest: Mapping[str, Any], path: Path, remedy: str = BUILD_AGAIN) -> dict[str, dict[str, Any]]:
+    """The files that a manifest describes, by name; an error if it is malformed."""
+    files = manifest.get("files")
+    try:
+        well_formed = isinstance(files, dict) and all(
+            isinstance(about["bytes"], int) and isinstance(about["xxh3"], str) and isinstance(about["sha256"], str)
+            for about in files.values()
+        )
+    except (KeyError, TypeError):
+        well_formed = False
+    if not well_formed:
+        raise HireError("is not a manifest of a dataset", file=path, remedy=remedy)
+    return cast(dict[str, dict[str, Any]], files)
+
+
 def read_manifest(directory: Path) -> dict[str, Any]:
     """The manifest of a dataset directory; an error if it is malformed."""
     path = directory / MANIFEST
     manifest = read_record(path, BUILD_AGAIN, FORMAT)
+    files_in(manifest, path)
     try:
-        files, splits = manifest["files"], manifest["splits"]
+        splits = manifest["splits"]
         well_formed = (
             isinstance(manifest["name"], str)
             and isinstance(manifest["origin"], dict)
-            and all(isinstance(about["bytes"], int) for about in files.values())
-            and all(isinstance(about[kind], str) for about in files.values() for kind in ("xxh3", "sha256"))
             and all(isinstance(splits[split], int) and splits[split] >= 0 for split in SPLITS)
         )
     except (KeyError, TypeError, AttributeError):

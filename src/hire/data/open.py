@@ -65,7 +65,7 @@ def open_graph(source: str | Path) -> FewShotDataset:
     def read() -> FewShotDataset:
         with TemporaryDirectory() as work:
             tables = read_sources([str(source)], SourceOptions(), Path(work))
-        return build(tables, BuildSettings(name, tasks=False))[0]
+        return build(tables, BuildSettings(name, tasks=False), take=True)[0]
 
     return _cached(str(source) if endpoint else str(path), state, read)
 

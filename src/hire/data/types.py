@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hire.data.vocabulary import Vocabulary
 from hire.util.arrays import IntArray, distinct, expand_rows, row_offsets
+from hire.util.compiled import compiled
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,10 @@ class Types:
     @cached_property
     def by_type(self) -> tuple[NDArray[np.int64], IntArray]:
         """The entities of each type, in compressed rows: offsets [types + 1], and sorted entities."""
-        order = np.argsort(self.members, kind="stable")
-        owners = np.repeat(np.arange(len(self.offsets) - 1, dtype=np.int32), np.diff(self.offsets))
-        return row_offsets(self.members, len(self.names)), owners[order]
+        offsets = row_offsets(self.members, len(self.names))
+        entities = np.empty(len(self.members), np.int32)
+        _sort_by_type(self.offsets, self.members, offsets[:-1].copy(), entities)
+        return offsets, entities
 
     def entities_with(self, types: IntArray) -> IntArray:
         """All entities that have at least one of the types, sorted."""
@@ -50,3 +52,13 @@ class Types:
         has_one = np.zeros(len(self.offsets) - 1, bool)
         has_one[entities[positions]] = True
         return np.flatnonzero(has_one).astype(np.int32)
+
+
+@compiled
+def _sort_by_type(offsets: IntArray, members: IntArray, next_of: IntArray, entities: IntArray) -> None:
+    """Write the entities of each type where they belong; `next_of` [types] is where the next one of a type goes."""
+    for entity in range(len(offsets) - 1):
+        for position in range(offsets[entity], offsets[entity + 1]):
+            of_type = members[position]
+            entities[next_of[of_type]] = entity
+            next_of[of_type] += 1

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from hire.data.dataset import MANIFEST, FewShotDataset, read_manifest
+from hire.data.dataset import MANIFEST, FewShotDataset, files_in, read_manifest
 from hire.data.published.read import FILES, inspect, is_published_layout
 from hire.errors import HireError, Problem
+from hire.util.checksums import read_record
 from hire.util.files import sha256_of
 
 
@@ -65,8 +66,11 @@ def _verify_built(directory: Path) -> Verification:
     report = Verification()
     remedy = "build the dataset again"
     try:
-        manifest = read_manifest(directory)
-        for name, about in manifest["files"].items():
+        files = dict(read_manifest(directory)["files"])
+        for manifest in sorted(directory.glob("*/*.json")):  # of what was added to the folder later, such as an index
+            added = files_in(read_record(manifest, remedy), manifest)
+            files |= {f"{manifest.parent.name}/{name}": about for name, about in added.items()}
+        for name, about in files.items():
             path = directory / name
             if not path.is_file():
                 report.files.append(FileReport(name, None, "", "missing"))

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hire.data.graph import KnowledgeGraph
-from hire.util.arrays import IntArray, distinct, expand_rows, positions_in
+from hire.util.arrays import IntArray, distinct, positions_in
+from hire.util.compiled import compiled
 
 TIE = 1e-9  # far below any difference in similarity
 
@@ -61,15 +62,12 @@ class CandidateFinder:
         if types is None:
             return _Profiles(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
         edge_type_count = 2 * len(graph.relations)
-        owners = np.repeat(np.arange(len(graph.entities)), graph.degrees)
-        sources, edge_types = np.divmod(distinct(owners * edge_type_count + graph.neighbors[:, 0]), edge_type_count)
-        idf = np.log((len(graph.entities) + 1) / (np.bincount(edge_types, minlength=edge_type_count) + 1))
-        members, entries = expand_rows(types.offsets, sources)
-        keys, counts = np.unique(
-            types.members[members].astype(np.int64) * edge_type_count + edge_types[entries], return_counts=True
-        )
-        of_types, of_edge_types = np.divmod(keys, edge_type_count)
-        values = np.log1p(counts) * idf[of_edge_types]
+        counted = np.zeros((len(types.names), edge_type_count), np.int32)
+        sources = np.zeros(edge_type_count, np.int64)
+        _count_edge_types(graph.offsets, graph.neighbors, types.offsets, types.members, sources, counted)
+        idf = np.log((len(graph.entities) + 1) / (sources + 1))
+        of_types, of_edge_types = np.nonzero(counted)
+        values = np.log1p(counted[of_types, of_edge_types]) * idf[of_edge_types]
         norms = np.sqrt(np.bincount(of_types, values**2, minlength=len(types.names)))
         return _Profiles(of_types, of_edge_types, values / np.maximum(norms[of_types], 1e-12))
 
@@ -88,9 +86,39 @@ class CandidateFinder:
         weights = shares * np.log(len(graph.neighbors) / np.maximum(graph.edge_counts, 1))
         if hidden is not None:
             weights[[hidden, hidden + len(graph.relations)]] = 0
-        sums = np.concatenate([[0], np.cumsum(weights[graph.neighbors[:, 0]])])[graph.offsets]
-        degrees = graph.degrees[members] + 1
-        similarity = (sums[members + 1] - sums[members]) / degrees - TIE / degrees  # ties: higher degree first
+        degrees = graph.offsets[members + 1] - graph.offsets[members] + 1
+        similarity = np.empty(len(members))
+        _add_weights(graph.offsets, graph.neighbors, weights, members, similarity)
+        similarity = similarity / degrees - TIE / degrees  # ties: higher degree first
         positions = positions_in(members, examples)
         similarity[positions[positions >= 0]] = np.inf
         return np.sort(members[np.argpartition(-similarity, limit)[:limit]])
+
+
+@compiled
+def _count_edge_types(
+    offsets: IntArray, neighbors: IntArray, type_offsets: IntArray, types: IntArray, sources: IntArray, found: IntArray
+) -> None:
+    """Count the entities that have each edge type, and those of each type that have it, [types, edge types]."""
+    last = np.full(len(sources), -1)  # the entity at which an edge type was seen last: each counts once
+    for entity in range(len(offsets) - 1):
+        for edge in range(offsets[entity], offsets[entity + 1]):
+            edge_type = neighbors[edge, 0]
+            if last[edge_type] == entity:
+                continue
+            last[edge_type] = entity
+            sources[edge_type] += 1
+            for position in range(type_offsets[entity], type_offsets[entity + 1]):
+                found[types[position], edge_type] += 1
+
+
+@compiled
+def _add_weights(
+    offsets: IntArray, neighbors: IntArray, weights: NDArray[np.float64], members: IntArray, sums: NDArray[np.float64]
+) -> None:
+    """The sum of the weights [edge types] of each member's edges."""
+    for i in range(len(members)):
+        total = 0.0
+        for edge in range(offsets[members[i]], offsets[members[i] + 1]):
+            total += weights[neighbors[edge, 0]]
+        sums[i] = total

@@ -20,9 +20,10 @@ from hire.inference.candidates import CandidateFinder
 from hire.inference.relation import TaughtRelation
 from hire.inference.search import EntityNames
 from hire.systems.base import FewShotSystem, Support, no_pairs
-from hire.training.run import load_system, read_calibration, read_config, read_run_settings
+from hire.training.run import check_processes, load_system, read_calibration, read_config, read_run_settings
 from hire.training.settings import TeachingSettings
 from hire.util.arrays import IntArray
+from hire.util.processes import in_turn
 from hire.util.tensors import device_named
 
 RECENT = 16  # relations that were taught last are kept: an accepted pair often leads back to one of them
@@ -162,6 +163,8 @@ class TrainedModel:
 def load(run: str | Path, dataset: str | Path | None = None, *, device: torch.device | str = "auto") -> TrainedModel:
     """The model of a run with its dataset, which is looked for where it was unless another place is given."""
     run = Path(run)
-    opened = open_dataset(dataset if dataset is not None else read_config(run)["dataset"]["source"])
+    opened = in_turn(lambda: open_dataset(dataset if dataset is not None else read_config(run)["dataset"]["source"]))
+    settings, calibrations = read_run_settings(run), read_calibration(run)
+    check_processes(opened, settings, calibrations=repr(calibrations))
     system = load_system(run, opened, device_named(device))
-    return TrainedModel(system, opened, read_calibration(run), teaching=read_run_settings(run).teaching)
+    return TrainedModel(system, opened, calibrations, teaching=settings.teaching)

@@ -11,8 +11,9 @@ from hire.data.open import open_graph
 from hire.evaluation.calibration import calibrations_in
 from hire.inference.model import TrainedModel, load
 from hire.systems.path.pretrained import about, fingerprint, pretrained
-from hire.training.run import CONFIG, read_config, weights_fingerprint
+from hire.training.run import CONFIG, check_processes, read_config, weights_fingerprint
 from hire.util.checksums import checksum_of
+from hire.util.processes import in_turn
 from hire.util.tensors import device_named
 
 
@@ -26,7 +27,8 @@ def open_model(
     """
     if (Path(source) / CONFIG).exists():
         return load(source, dataset, device=device)
-    opened = open_graph(source if dataset is None else dataset)
+    opened = in_turn(lambda: open_graph(source if dataset is None else dataset))
+    check_processes(opened)
     calibrations = calibrations_in(about()["calibration"])
     return TrainedModel(pretrained(opened, device_named(device)), opened, calibrations, across_graphs=True)
 

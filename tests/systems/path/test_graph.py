@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hire.data.dataset import FewShotDataset
-from hire.systems.path.graph import FAN_OUTS, EvidenceGraph
+from hire.systems.path.counting import FAN_OUTS
+from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.settings import EvidenceSettings
 
 ENTITIES, RELATIONS = 9, 3

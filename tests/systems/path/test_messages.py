@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hire.systems.path import kernels
-from hire.systems.path.graph import FAN_OUTS, LEVELS, fan_out_levels
+from hire.systems.path.counting import FAN_OUTS, LEVELS, fan_out_levels
 from hire.systems.path.messages import asinh, pass_messages
 from hire.systems.path.walks import Layer
 

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hire.data.dataset import FewShotDataset
+from hire.systems.path.counting import FAN_OUTS
 from hire.systems.path.features import FEATURE, ReferenceEvidence
-from hire.systems.path.graph import FAN_OUTS, EvidenceGraph
+from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.reduced import ReducedGraph
 from tests.systems.path.test_graph import ENTITIES, RELATIONS, TRIPLES, graph_of
 

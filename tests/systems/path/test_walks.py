@@ -55,14 +55,17 @@ def plain_paths(edges: set[tuple[int, int, int]], head: int, tail: int) -> set[P
 
 
 @settings(max_examples=30, deadline=None)
-@given(TRIPLES.map(lambda triples: triples[:14]), st.booleans())
-def test_walks_are_all_paths_of_three_hops_or_fewer(triples: list[tuple[int, int, int]], some: bool) -> None:
+@given(TRIPLES.map(lambda triples: triples[:14]), st.booleans(), st.integers(1, 2))
+def test_walks_are_all_paths_of_three_hops_or_fewer(
+    triples: list[tuple[int, int, int]], some: bool, queries: int
+) -> None:
     hidden = 2
     edges = edges_of(triples, hidden)
     evidence = ReferenceEvidence(graph_of(triples), np.array([(0, 1), (2, 3)]), hidden)
-    heads, tails = np.array([0, 4]), np.array([1, 3, 4, 7])
-    chosen = np.array([[0, 3], [2, 1]]) if some else np.broadcast_to(np.arange(4), (2, 4))
+    heads, tails = np.array([0, 4])[-queries:], np.array([1, 3, 4, 7])
+    chosen = np.array([[0, 3], [2, 1]])[:queries] if some else np.broadcast_to(np.arange(4), (queries, 4))
     walked = walks(evidence, heads, Tails.of(evidence, tails), chosen if some else None)
+    assert (walked.layers[-1].targets.diff() >= 0).all()  # in order
     width = chosen.shape[1]
     for query, head in enumerate(heads):
         for column in range(width):

@@ -23,6 +23,7 @@ class Columns:
         self.width = width
         self._chunks: list[list[Any]] = [[] for _ in range(width)]
         self._rows: list[tuple[str, ...]] = []
+        self._taken = 0  # rows
 
     def append(self, *row: str) -> None:
         """Add one row."""
@@ -44,15 +45,18 @@ class Columns:
                 chunks.append(pa.array(values, pa.large_string()))
             self._rows = []
 
-    def arrays(self) -> list[Any]:
-        """The columns, as pyarrow chunked arrays of large strings."""
+    def arrays(self, *, take: bool = False) -> list[Any]:
+        """The columns, as pyarrow chunked arrays of large strings; what is taken is not kept, but its number is."""
         import pyarrow as pa
 
         self._flush()
-        return [pa.chunked_array(chunks, pa.large_string()) for chunks in self._chunks]
+        found = [pa.chunked_array(chunks, pa.large_string()) for chunks in self._chunks]
+        if take:
+            self._taken, self._chunks = len(self), [[] for _ in range(self.width)]
+        return found
 
     def __len__(self) -> int:
-        return sum(len(chunk) for chunk in self._chunks[0]) + len(self._rows)
+        return self._taken + sum(len(chunk) for chunk in self._chunks[0]) + len(self._rows)
 
 
 @dataclass

@@ -18,9 +18,9 @@ from hire.data.dataset import FewShotDataset
 from hire.data.facts import Facts
 from hire.data.graph import KnowledgeGraph
 from hire.data.types import Types
+from hire.systems.path.counting import FAN_OUTS, TypeShares, count_block, fan_out_levels, fan_outs_back
 from hire.systems.path.names import SameNames, same_name_groups
 from hire.systems.path.settings import EvidenceSettings
-from hire.systems.path.stored import keep_evidence, load_evidence, stored_at
 from hire.util.arrays import FloatArray, IntArray, expand_rows, positions_in, row_offsets
 
 PAIRS_AT_ONCE = 1 << 22  # bounds the memory needed to count co-occurrences
@@ -38,24 +38,6 @@ STORED = (  # arrays of a graph of evidence, as the constructor makes them, and 
     "levels",
 )
 COUNTED = ("degrees", "edge_counts", "source_counts", "idf", "co_occurrence", "co_occurrence_squares", "agreement")
-EXACT = 256  # fan-outs up to this one are levels of their own
-IN_AN_OCTAVE = 64  # levels between a larger fan-out and twice as much
-LEVELS = EXACT + 24 * IN_AN_OCTAVE
-
-
-def fan_out_levels(fan_outs: NDArray[Any]) -> NDArray[np.int16]:
-    """Fan-outs as small numbers, so that powers of them can be looked up; large ones are rounded by half a percent."""
-    octaves = np.log2(np.maximum(fan_outs, EXACT) / EXACT)
-    above = np.minimum(EXACT + np.rint(IN_AN_OCTAVE * octaves), LEVELS - 1)
-    return np.where(fan_outs <= EXACT, fan_outs, above).astype(np.int16)
-
-
-FAN_OUTS: FloatArray = np.concatenate(  # [levels]: the fan-out that each level stands for, at least 1
-    [
-        np.maximum(np.arange(EXACT), 1),
-        EXACT * 2 ** (np.arange(LEVELS - EXACT) / IN_AN_OCTAVE),
-    ]
-).astype(np.float32)
 
 
 class Edges(NamedTuple):
@@ -91,47 +73,37 @@ class EvidenceGraph:
         self.edge_type_count = 2 * relation_count
         self.types = types
         self.task_facts: IntArray = np.zeros((0, 3), np.int32)  # known facts besides the background graph
-        keys = Facts.of(triples, entity_count, relation_count).keys
-        rest, tails = np.divmod(keys, entity_count)
-        heads, relations = np.divmod(rest, relation_count)
-        sources = np.concatenate([heads, tails])
-        pairs = sources * self.edge_type_count + np.concatenate([relations, relations + relation_count])
-        order = np.argsort(pairs, kind="stable")
-        position = np.empty(len(order), np.int64)
-        position[order] = np.arange(len(order))
-        inverse = position[(order + len(keys)) % max(1, len(order))]  # the id of each edge's inverse
-        sources, pairs = sources[order], pairs[order]
-        targets = np.concatenate([tails, heads])[order]
-        self._compress_profiles(pairs)
-        fan_outs = np.repeat(self.profile_counts, self.profile_counts).astype(np.float32)
-        limit = self.settings.max_fan_out
-        kept = (fan_outs <= limit) | (_noise(pairs, targets) < limit / np.maximum(fan_outs, 1))
-        starts = np.concatenate([[0], np.cumsum(kept)])
-        ends = np.concatenate([[0], np.cumsum(self.profile_counts)])
-        self._profile_starts = starts[ends]  # [profile + 1]: where the edges of each profile entry start
+        Facts.of(triples[:0], entity_count, self.edge_type_count)  # refuses more than keys can tell apart
+        heads, relations, tails = np.asarray(triples, np.int64).T
+        block = count_block(
+            (0, entity_count),
+            np.concatenate([heads, tails]),
+            np.concatenate([relations, relations + relation_count]),
+            np.concatenate([tails, heads]),
+            (entity_count, self.edge_type_count),
+            self.settings.max_fan_out,
+        )
+        self.profile_keys = block.entries  # [profile]: node * edge types + edge type, sorted
+        self.profile_counts = block.counts
+        self.profile_edge_types = (block.entries % self.edge_type_count).astype(np.int32)
+        self.profile_offsets = row_offsets(block.entries // self.edge_type_count, entity_count)
+        self._profile_starts = np.concatenate([[0], np.cumsum(block.walked)])  # [profile + 1]: of each entry's edges
         self.offsets = self._profile_starts[self.profile_offsets]  # [nodes + 1]
-        self.edge_types = (pairs[kept] % self.edge_type_count).astype(np.int32)  # [edges]
-        self.targets = targets[kept].astype(np.int32)  # [edges]
+        self.edge_types, self.targets = block.edge_types, block.targets  # [edges]
+        back = np.empty(len(block.targets), np.float32)
+        profiles = self.profile_offsets, self.profile_edge_types, self.profile_counts
+        fan_outs_back(*profiles, block.edge_types, block.targets, relation_count, back)
         self.levels = fan_out_levels(
-            np.stack([fan_outs[kept], fan_outs[inverse[kept]]], axis=1)
+            np.stack([np.repeat(block.counts, block.walked).astype(np.float32), back], axis=1)
         )  # [edges, 2]: of the fan-outs at the source and at the target
         self.removed_edges = np.zeros(0, np.int64)  # ids of edges that are not to be walked, sorted
 
     @classmethod
     def of(cls, dataset: FewShotDataset, settings: EvidenceSettings | None = None) -> EvidenceGraph:
         """The background graph of a dataset, with the facts of its train tasks unless the settings leave them out."""
-        settings = settings or EvidenceSettings()
-        tasks = dataset.split("train") if settings.train_facts else []
-        facts = np.concatenate(
-            [np.zeros((0, 3), np.int32), *(np.insert(task.pairs, 1, task.relation, axis=1) for task in tasks)]
-        )
-        path = stored_at(dataset, settings)
-        arrays = load_evidence(path)
-        if arrays is not None:
-            return cls._stored(arrays, dataset.graph.types, facts, settings)
-        found = cls._of(dataset.graph, facts, settings)
-        keep_evidence(path, found)
-        return found
+        from hire.systems.path.stored import evidence_of  # which makes graphs of evidence itself
+
+        return evidence_of(dataset, settings or EvidenceSettings())
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything that was counted, as named arrays."""
@@ -139,13 +111,14 @@ class EvidenceGraph:
         found["sizes"] = np.array([self.entity_count, self.relation_count, self.known_relations])
         found |= {f"type_shares_{i}": part for i, part in enumerate(self.type_shares)}
         if self.same_names is not None:
-            found |= {"groups": self.same_names.groups, "known": self.same_names.known}
+            found |= self.same_names.arrays()
         return found
 
     @classmethod
-    def _stored(
+    def stored(
         cls, arrays: dict[str, Any], types: Types | None, task_facts: IntArray, settings: EvidenceSettings
     ) -> EvidenceGraph:
+        """A graph from its arrays; what is missing of what is counted is counted when it is needed."""
         found = cls.__new__(cls)
         found.settings, found.types, found.task_facts = settings, types, task_facts
         found.entity_count, found.relation_count, found.known_relations = arrays["sizes"].tolist()
@@ -153,14 +126,14 @@ class EvidenceGraph:
         found.removed_edges = np.zeros(0, np.int64)
         found.same_names = None
         if "groups" in arrays:
-            found.same_names = SameNames(arrays["groups"], found.known_relations)
-            found.same_names.known = arrays["known"]
-        found.__dict__.update({name: arrays[name] for name in (*STORED, *COUNTED)})
+            found.same_names = SameNames.stored(arrays, found.known_relations)
+        found.__dict__.update({name: arrays[name] for name in (*STORED, *COUNTED) if name in arrays})
         found.__dict__["type_shares"] = tuple(arrays[f"type_shares_{i}"] for i in range(3))
         return found
 
     @classmethod
-    def _of(cls, graph: KnowledgeGraph, task_facts: IntArray, settings: EvidenceSettings) -> EvidenceGraph:
+    def counted(cls, graph: KnowledgeGraph, task_facts: IntArray, settings: EvidenceSettings) -> EvidenceGraph:
+        """A background graph with more facts [n, 3], counted in memory."""
         triples = np.concatenate([graph.triples, task_facts])
         groups = same_name_groups(graph, settings.max_same_name) if settings.max_same_name > 1 else None
         found = cls(triples, len(graph.entities), len(graph.relations), graph.types, settings, groups)
@@ -169,15 +142,7 @@ class EvidenceGraph:
 
     def extended(self, graph: KnowledgeGraph) -> EvidenceGraph:
         """The same evidence with a larger background graph."""
-        return self._of(graph, self.task_facts, self.settings)
-
-    def _compress_profiles(self, pairs: NDArray[np.int64]) -> None:
-        """Collect the edge types that leave each node, and the number of edges of each type."""
-        firsts = np.flatnonzero(np.diff(pairs, prepend=-1))
-        self.profile_keys = pairs[firsts]  # [profile]: node * edge types + edge type, sorted
-        self.profile_counts = np.diff(firsts, append=len(pairs))
-        self.profile_edge_types = (self.profile_keys % self.edge_type_count).astype(np.int32)
-        self.profile_offsets = row_offsets(self.profile_keys // self.edge_type_count, self.entity_count)
+        return self.counted(graph, self.task_facts, self.settings)
 
     def inverse(self, edge_types: IntArray) -> IntArray:
         """The inverse edge types."""
@@ -327,17 +292,9 @@ class EvidenceGraph:
     @cached_property
     def type_shares(self) -> tuple[NDArray[np.int64], IntArray, FloatArray]:
         """For each entity type, in compressed rows: the edge types of its entities, and their share of those edges."""
-        if self.types is None:
-            return np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
-        owners = self.profile_keys // self.edge_type_count
-        positions, entries = expand_rows(self.types.offsets, owners)
-        keys = self.types.members[positions].astype(np.int64) * self.edge_type_count + self.profile_edge_types[entries]
-        weights = self.profile_counts[entries]
-        found, positions = np.unique(keys, return_inverse=True)
-        edge_types = (found % self.edge_type_count).astype(np.int32)
-        sums = np.bincount(positions, weights, minlength=len(found))
-        offsets = row_offsets(found // self.edge_type_count, len(self.types.names))
-        return offsets, edge_types, (sums / np.maximum(self.edge_counts[edge_types], 1)).astype(np.float32)
+        found = TypeShares(self.types, self.edge_type_count)
+        found.add(self.profile_keys, self.profile_counts)
+        return found.shares(self.edge_counts)
 
 
 def _co_occurrences(offsets: NDArray[np.int64], edge_types: IntArray, edge_type_count: int) -> NDArray[np.float64]:
@@ -357,12 +314,3 @@ def _co_occurrences(offsets: NDArray[np.int64], edge_types: IntArray, edge_type_
         )
         start = end
     return counted.reshape(edge_type_count, edge_type_count)
-
-
-def _noise(pairs: NDArray[np.int64], targets: NDArray[np.int64]) -> FloatArray:
-    """A pseudo-random number between 0 and 1 for each edge, which depends on nothing but the edge (splitmix64)."""
-    with np.errstate(over="ignore"):
-        mixed = pairs.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + targets.astype(np.uint64)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(40)).astype(np.float32) / np.float32(1 << 24)

@@ -1,4 +1,4 @@
-"""The inner loops of the path level, over edges, pairs and rules; `walks` and `messages` say what they mean."""
+"""The inner loops of the path level, over messages, pairs and rules; `messages` and `walks` say what they mean."""
 
 from __future__ import annotations
 
@@ -111,14 +111,6 @@ def gelu(values: FloatArray) -> None:
 
 
 @compiled
-def add_rows(values: FloatArray, row: FloatArray) -> None:
-    """Add a row [columns] to each row of values [n, columns]."""
-    for i in range(len(values)):
-        for column in range(values.shape[1]):
-            values[i, column] += row[column]
-
-
-@compiled
 def find(ordered: IntArray, value: int) -> int:
     """The position of a value among sorted ones, or -1."""
     low, high = 0, len(ordered)
@@ -196,123 +188,6 @@ def compare(
 
 
 @compiled
-def second_hop(
-    offsets: IntArray,
-    edge_types: IntArray,
-    targets: IntArray,
-    hidden: Flags,
-    removed: IntArray,
-    near_queries: IntArray,
-    near_nodes: IntArray,
-    passable: Flags,
-    position: IntArray,
-    wanted: Flags,
-    cells: IntArray,
-    sources: IntArray,
-    ends: IntArray,
-    ids: IntArray,
-    far: IntArray,
-) -> tuple[int, int]:
-    """Walk on from the near layer to wanted ends; returns the numbers of edges and of nodes reached.
-
-    `cells` [queries, ends], all -1, takes the position of each reached end in the far layer; `sources`, `ends` and
-    `ids` [edges] the source and target of each edge, as positions in the two layers, and its id; `far` [nodes, 2] the
-    node at each position, and the same node's position in the near layer, or -1. An empty `wanted` asks for all ends.
-    """
-    nodes = edges = 0
-    everything = len(wanted) == 0
-    for start in range(len(near_nodes)):
-        query, end = near_queries[start], position[near_nodes[start]]
-        if end >= 0 and (everything or wanted[query, end]):
-            cells[query, end] = nodes
-            far[nodes, 0], far[nodes, 1] = near_nodes[start], start
-            nodes += 1
-    for start in range(len(near_nodes)):
-        if not passable[start]:
-            continue
-        query = near_queries[start]
-        for edge in range(offsets[near_nodes[start]], offsets[near_nodes[start] + 1]):
-            end = position[targets[edge]]
-            if end < 0 or hidden[edge_types[edge]] or not (everything or wanted[query, end]):
-                continue
-            if len(removed) and find(removed, edge) >= 0:
-                continue
-            if cells[query, end] < 0:
-                cells[query, end] = nodes
-                far[nodes, 0], far[nodes, 1] = targets[edge], -1
-                nodes += 1
-            sources[edges], ends[edges], ids[edges] = start, cells[query, end], edge
-            edges += 1
-    return edges, nodes
-
-
-@compiled
-def last_hop(
-    tail_offsets: IntArray,
-    tail_edge_types: IntArray,
-    tail_levels: IntArray,
-    tail_sources: IntArray,
-    tail_ends: IntArray,
-    chosen: IntArray,
-    cells: IntArray,
-    sources: IntArray,
-    edge_types: IntArray,
-    targets: IntArray,
-    levels: IntArray,
-    reached: IntArray,
-    stays: IntArray,
-) -> tuple[int, int]:
-    """Arrive at the tails; returns the numbers of edges and of pairs reached.
-
-    The edges that arrive at each tail are in compressed rows, `tail_sources` are the ends that they start from.
-    `sources` takes the position of each walked edge's source in the far layer, `targets` that of its pair in
-    `reached`; `reached` takes pairs of head and tail, `stays` the tail's own position in the far layer, or -1. An empty
-    `chosen` asks for all tails.
-    """
-    pairs = edges = 0
-    everything = len(chosen) == 0
-    width = len(tail_ends) if everything else chosen.shape[1]
-    for query in range(len(cells)):
-        for column in range(width):
-            tail = column if everything else chosen[query, column]
-            before = edges
-            for entry in range(tail_offsets[tail], tail_offsets[tail + 1]):
-                source = cells[query, tail_sources[entry]]
-                if source >= 0:
-                    sources[edges], edge_types[edges], targets[edges] = source, tail_edge_types[entry], pairs
-                    levels[edges, 0], levels[edges, 1] = tail_levels[entry, 0], tail_levels[entry, 1]
-                    edges += 1
-            own = cells[query, tail_ends[tail]]
-            if own >= 0 or edges > before:
-                reached[pairs], stays[pairs] = query * width + column, own
-                pairs += 1
-    return edges, pairs
-
-
-@compiled
-def count_last_edges(tail_offsets: IntArray, chosen: IntArray) -> int:
-    """The number of edges that leave chosen tails."""
-    count = 0
-    for query in range(chosen.shape[0]):
-        for column in range(chosen.shape[1]):
-            count += tail_offsets[chosen[query, column] + 1] - tail_offsets[chosen[query, column]]
-    return count
-
-
-@compiled
-def want_ends(
-    tail_offsets: IntArray, tail_sources: IntArray, tail_ends: IntArray, chosen: IntArray, wanted: Flags
-) -> None:
-    """Mark the ends from which a chosen tail can be reached, and the tails themselves, [queries, ends]."""
-    for query in range(chosen.shape[0]):
-        for column in range(chosen.shape[1]):
-            tail = chosen[query, column]
-            wanted[query, tail_ends[tail]] = True
-            for entry in range(tail_offsets[tail], tail_offsets[tail + 1]):
-                wanted[query, tail_sources[entry]] = True
-
-
-@compiled
 def describe_walks(
     sources: IntArray,
     edge_types: IntArray,
@@ -323,14 +198,15 @@ def describe_walks(
     first_offsets: IntArray,
     first_types: IntArray,
     rule_keys: IntArray,
-    rule_values: FloatArray,
+    rule_support: FloatArray,
+    rule_confidence: FloatArray,
     edge_type_count: int,
     features: FloatArray,
 ) -> None:
     """Count links and rules of the pairs that walks reach, in columns 1 to 4 of `features` [pairs, features].
 
     `sources`, `edge_types` and `targets` are those of the last hop. A path of two hops is a first hop followed by a
-    last hop. `rule_values` are support and confidence.
+    last hop.
     """
     starts_rule = np.zeros(edge_type_count, np.bool_)
     for rule in range(len(rule_keys)):
@@ -348,9 +224,9 @@ def describe_walks(
             key = first_types[entry] * edge_type_count + edge_types[edge]
             rule = np.searchsorted(rule_keys, key)
             if rule < len(rule_keys) and rule_keys[rule] == key:
-                features[pair, 2] = max(features[pair, 2], rule_values[rule, 0])
-                features[pair, 3] = max(features[pair, 3], rule_values[rule, 1])
-                features[pair, 4] += rule_values[rule, 1]
+                features[pair, 2] = max(features[pair, 2], rule_support[rule])
+                features[pair, 3] = max(features[pair, 3], rule_confidence[rule])
+                features[pair, 4] += rule_confidence[rule]
     for row in range(len(reached)):
         pair = reached[row]
         features[pair, 1] = np.log1p(features[pair, 1])

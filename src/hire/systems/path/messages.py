@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from hire.systems.path import kernels
 from hire.systems.path.walks import Layer
-from hire.util.arrays import IntArray
+from hire.util.arrays import FloatArray, IntArray
 
 
 def pass_messages(
@@ -41,6 +42,12 @@ def pass_messages(
     messages = states.index_select(0, layer.sources) * carried
     arrived = states.new_zeros(target_count, states.shape[1])
     return arrived.index_add(0, layer.targets, messages)
+
+
+def add_messages(tensors: Sequence[Tensor], layer: Layer, arrived: FloatArray) -> None:
+    """Add what arrives at each target on a CPU; the tensors are the first arguments of `pass_messages`."""
+    states, weights, at_source, at_target = (part.detach().numpy() for part in tensors)
+    kernels.pass_messages(states, weights, at_source, at_target, *_arrays(layer), arrived)
 
 
 def asinh(values: Tensor) -> Tensor:
@@ -78,8 +85,7 @@ class _PassMessages(torch.autograd.Function):
         ctx.layer = layer
         ctx.save_for_backward(*tensors)
         arrived = torch.zeros(target_count, tensors[0].shape[1])
-        states, weights, at_source, at_target = (part.detach().numpy() for part in tensors)
-        kernels.pass_messages(states, weights, at_source, at_target, *_arrays(layer), arrived.numpy())
+        add_messages(tensors, layer, arrived.numpy())
         return arrived
 
     @staticmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.network import DEGREE, PathNetwork
 from hire.systems.path.readout import Described
 from hire.systems.path.settings import PathSettings
+from hire.systems.path.tiles import TiledTails
 from hire.systems.path.walks import Tails, Walks, walks
 from hire.util.arrays import IntArray
 from hire.util.tensors import on_device
@@ -28,13 +29,22 @@ if TYPE_CHECKING:
     from hire.systems.path.trainer import PathTrainer
 
 
+class AskedTails(NamedTuple):
+    """Tails that were asked about, as they are kept for the next head."""
+
+    block: Tails
+    order: Tensor  # [tails]: the position that each tail of the block was asked at
+    described: Described | None
+    tiled: TiledTails | None  # in place of it, on a CPU
+
+
 @dataclass(frozen=True)
 class PathState:
     """What the references say about a relation."""
 
     evidence: ReferenceEvidence
     weights: list[Tensor]  # of the edge types, for every hop and for profiles
-    blocks: LastTails[tuple[Tails, Described]] = field(default_factory=LastTails)
+    blocks: LastTails[AskedTails] = field(default_factory=LastTails)
 
 
 class PathModel(FewShotSystem):
@@ -101,17 +111,25 @@ class PathModel(FewShotSystem):
         of a head are the same bits whatever else is asked.
         """
         distinct, positions = np.unique(np.asarray(heads, np.int64), return_inverse=True)
-        block, described = state.blocks.get(tails, partial(self._block, state))
+        asked = state.blocks.get(tails, partial(self._asked, state))
         scores = torch.empty(len(distinct), len(tails))
         for row, head in enumerate(distinct):
-            walked = walks(state.evidence, np.array([head]), block)
-            scores[row] = self.pair_scores(state, block, walked, described)
+            walked = walks(state.evidence, np.array([head]), asked.block)
+            if asked.tiled is None:
+                scores[row] = self.pair_scores(state, asked.block, walked, asked.described)
+            else:
+                scores[row, asked.order] = self.network.mean_scores(state.weights, asked.tiled, walked)
         return scores[torch.from_numpy(positions)]
 
-    def _block(self, state: PathState, entities: IntArray) -> tuple[Tails, Described]:
-        """Some entities as tails, and their part of the read-out."""
-        block = Tails.of(state.evidence, entities)
-        return block, self._describe(state, block)
+    def _asked(self, state: PathState, entities: IntArray) -> AskedTails:
+        """Some entities as tails, and their part of the read-out; walks often lead to those of high degree."""
+        if self.device.type != "cpu":
+            block = Tails.of(state.evidence, entities)
+            return AskedTails(block, torch.arange(len(entities)), self._describe(state, block), None)
+        order = np.argsort(-state.evidence.graph.degrees_of(entities), kind="stable")
+        block = Tails.of(state.evidence, entities[order])
+        tiled = self.network.tiled(self._describe(state, block), block.inputs.features[:, DEGREE])
+        return AskedTails(block, torch.from_numpy(order), None, tiled)
 
     def _describe(self, state: PathState, block: Tails) -> Described:
         return self.network.describe(state.weights, on_device(block.inputs, self.device))

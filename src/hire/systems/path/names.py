@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hire.util.arrays import IntArray, contains, distinct, expand_rows, row_offs
 
 PREFIX = r"^.*[/#:]"  # of an id; what comes after it is a name
 IS_NAME = r"[^\W\d_]{3}"  # three letters in a row: numbers and short codes are no names
+NAMES_AT_ONCE = 1 << 20  # bounds the memory for a large graph
 SAME = ("sameAs", "exactMatch")  # how relations end that say so themselves
 
 
@@ -21,27 +23,43 @@ def same_name_groups(graph: KnowledgeGraph, most: int) -> NDArray[np.int64] | No
     Entities of a group have the same label, or ids with the same last part, or are linked by owl:sameAs. Groups of more
     than `most` entities are left out: so many share a word, not an identity.
     """
-    names = _names(graph)
-    groups = np.asarray(names.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
-    unnamed = np.flatnonzero(groups < 0)
-    groups[unnamed] = groups.max(initial=-1) + 1 + np.arange(len(unnamed))
+    groups = np.full(len(graph.entities), -1, np.int64)
+    named, numbers = _named(graph)
+    groups[named] = numbers
     relations = [number for number, name in enumerate(graph.relations) if name.endswith(SAME)]
     if relations:
+        unnamed = np.flatnonzero(groups < 0)
+        groups[unnamed] = groups.max(initial=-1) + 1 + np.arange(len(unnamed))
         _merge(groups, graph.triples[np.isin(graph.triples[:, 1], relations)][:, [0, 2]])
-    sizes = np.bincount(groups)[groups]
-    groups[(sizes == 1) | (sizes > most)] = -1
+        named = np.arange(len(groups))
+    sizes = np.bincount(groups[named])[groups[named]]
+    groups[named[(sizes == 1) | (sizes > most)]] = -1
     return groups if (groups >= 0).any() else None
 
 
-def _names(graph: KnowledgeGraph) -> Any:
-    """The name of each entity in lower case, or null, as a pyarrow array."""
+def _named(graph: KnowledgeGraph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The entities that have a name, and a number for each, which is the same for those of the same name."""
+    import pyarrow as pa
+
+    found, parts = [np.zeros(0, np.int64)], []
+    for start in range(0, len(graph.entities), NAMES_AT_ONCE):
+        names = _names(graph, start, start + NAMES_AT_ONCE)
+        found.append(start + np.flatnonzero(names.is_valid().to_numpy(zero_copy_only=False)))
+        parts.append(names.drop_null())
+    encoded = pa.chunked_array(parts, pa.large_string()).dictionary_encode()
+    numbers = [np.zeros(0, np.int64), *(chunk.indices.to_numpy() for chunk in encoded.chunks)]
+    return np.concatenate(found), np.concatenate(numbers).astype(np.int64)
+
+
+def _names(graph: KnowledgeGraph, start: int, stop: int) -> Any:
+    """The names of some entities in lower case, or null, as a pyarrow array."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    ids = graph.entities.arrow().cast(pa.large_string())
+    ids = graph.entities.arrow()[start:stop].cast(pa.large_string())
     names = pc.replace_substring_regex(ids, PREFIX, "")
     if graph.labels is not None:
-        labels = graph.labels.arrow().cast(pa.large_string())
+        labels = graph.labels.arrow()[start:stop].cast(pa.large_string())
         names = pc.if_else(pc.equal(labels, ""), names, labels)
     names = pc.utf8_lower(names)
     return pc.if_else(pc.match_substring_regex(names, IS_NAME), names, pa.scalar(None, names.type))
@@ -59,16 +77,50 @@ def _merge(groups: NDArray[np.int64], pairs: IntArray) -> None:
         groups[:] = into[groups]
 
 
+def same_names_of(graph: KnowledgeGraph, facts: IntArray, most: int) -> tuple[SameNames | None, NDArray[np.int64]]:
+    """The groups of a graph, if there are any, and what its facts and some others [n, 3] say by them; see `twins`."""
+    groups = same_name_groups(graph, most) if most > 1 else None
+    if groups is None:
+        return None, np.zeros((0, 3), np.int64)
+    found = SameNames(groups, len(graph.relations))
+    starts = range(0, len(graph.triples), NAMES_AT_ONCE)
+    touched = [found.touching(graph.triples[start : start + NAMES_AT_ONCE]) for start in starts]
+    return found, found.twins(np.concatenate([*touched, found.touching(np.asarray(facts))]))
+
+
 class SameNames:
     """Groups of entities that have the same name, and the facts that hold if those of a group are the same."""
 
     def __init__(self, groups: NDArray[np.int64], relation_count: int) -> None:
         self.groups = groups  # [entities]: -1 for most
         self.relation_count = relation_count
-        order = np.argsort(groups, kind="stable")
-        self._members = order[groups[order] >= 0]
+        grouped = np.flatnonzero(groups >= 0)
+        self._members = grouped[np.argsort(groups[grouped], kind="stable")]
         self._offsets = row_offsets(groups[self._members], int(groups.max()) + 1)
-        self.known: NDArray[np.int64] = np.zeros(0, np.int64)  # keys of known facts, sorted
+        self.known: NDArray[np.int64] = np.zeros(0, np.int64)  # keys of known facts about such entities, sorted
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The groups and the known facts, as named arrays."""
+        return {
+            "groups": self.groups,
+            "group_members": self._members,
+            "group_offsets": self._offsets,
+            "known": self.known,
+        }
+
+    @classmethod
+    def stored(cls, arrays: Mapping[str, NDArray[Any]], relation_count: int) -> SameNames:
+        """The groups from their arrays."""
+        found = cls.__new__(cls)
+        found.relation_count = relation_count
+        found.groups, found.known = arrays["groups"], arrays["known"]
+        found._members, found._offsets = arrays["group_members"], arrays["group_offsets"]
+        return found
+
+    def touching(self, triples: IntArray) -> NDArray[np.int64]:
+        """Those of some facts [n, 3] whose head or tail is in a group."""
+        grouped = (self.groups[triples[:, 0]] >= 0) | (self.groups[triples[:, 2]] >= 0)
+        return np.asarray(triples[grouped], np.int64)
 
     def twins(self, triples: IntArray) -> NDArray[np.int64]:
         """What known facts [n, 3] say of entities of the same name, and who has the same name, sorted.
@@ -76,8 +128,9 @@ class SameNames:
         Head or tail of a fact are replaced by another one of the group. A relation r becomes r + relation_count there;
         the last relation, 2 * relation_count, links entities of a group.
         """
-        self.known = distinct(self._key(np.asarray(triples, np.int64)))
-        found = self._twins_of(np.asarray(triples, np.int64))
+        triples = self.touching(triples)
+        self.known = distinct(self._key(triples))
+        found = self._twins_of(triples)
         first = np.sort(self._members)
         owners, second = self._others(first)
         pairs = np.column_stack([first[owners], np.full(len(owners), 2 * self.relation_count), second])

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hire.systems.path.counting import FAN_OUTS
 from hire.systems.path.features import EDGE_FEATURES, ENTITY_FEATURES, FEATURE, TASK_FEATURES
-from hire.systems.path.graph import FAN_OUTS
-from hire.systems.path.messages import asinh, pass_messages
+from hire.systems.path.messages import add_messages, asinh, pass_messages
 from hire.systems.path.readout import (
     Described,
     Inputs,
@@ -28,6 +28,7 @@ from hire.systems.path.readout import (
     staying,
 )
 from hire.systems.path.settings import PathModelSettings
+from hire.systems.path.tiles import TiledHop, TiledTails, TiledWeights, tiled_scores, updated
 from hire.systems.path.walks import HOPS, PAIR_FEATURES, TailInputs, Walks
 
 DEGREE = FEATURE["degree"]
@@ -85,6 +86,7 @@ class PathNetwork(nn.Module):
         self.settings = settings
         members, channels, width = settings.members, settings.channels, settings.readout_width
         self._kept_weights: Weights | None = None
+        self._kept_tiled: tuple[list[TiledHop], TiledWeights] | None = None
         # Of edge types: a hidden layer, then the weights for each hop. Trained weights are stored by these names.
         self.kinds = MemberLinear(members, len(EDGE_FEATURES), settings.edge_width)
         self.kind_weights = nn.ModuleList(MemberLinear(members, settings.edge_width, channels) for _ in range(HOPS))
@@ -162,19 +164,62 @@ class PathNetwork(nn.Module):
         edge_mask holds a factor [edges] for the edges of each hop; without it, all edges count fully.
         """
         own = self._weights()
+        state = self._two_hops(own, weights, walks, edge_mask)
+        arrived = self._pass(own.hops[-1], HOPS - 1, state, weights, walks, len(walks.reached), edge_mask)
+        factors = self._lessening(degrees.index_select(0, walks.tails[walks.reached]))
+        return read_out(own.readout, described, walks, arrived, factors, state)
+
+    def tiled(self, described: Described, degrees: Tensor) -> TiledTails:
+        """The result of `describe` for tails that will be asked about often, and their degrees."""
+        return TiledTails.of(described, self.settings.members, self._lessening(degrees))
+
+    def mean_scores(self, weights: list[Tensor], tails: TiledTails, walks: Walks) -> Tensor:
+        """The mean of the members' scores for one head and all tails, [tails]; without gradients, on a CPU."""
+        own, (hops, readout) = self._weights(), self._tiled_weights()
+        state = torch.addmm(own.start[1], walks.heads, own.start[0])
+        for hop, tiled in enumerate(hops):
+            layer, after = walks.layers[hop], walks.degrees[hop + 1]
+            summed = np.zeros((len(after), state.shape[1]), np.float32)
+            carried = (self._thinned(own.hops[hop], hop, state, walks), weights[hop], *own.hops[hop][1:3])
+            add_messages(carried, layer, summed)
+            gate = torch.addmm(own.gate[1], walks.near, own.gate[0]) if hop == 0 else None
+            scale = self.settings.message_scale
+            state = updated(tiled, summed, self._lessening(after), gate, state, walks.stays[hop], scale)
+        last = own.hops[-1]
+        carried = self._thinned(last, HOPS - 1, state, walks), weights[HOPS - 1], last.at_source, last.at_target
+        return tiled_scores(readout, tails, walks, carried, state, self.settings.message_scale)
+
+    def _tiled_weights(self) -> tuple[list[TiledHop], TiledWeights]:
+        """The weights of the hops before the last, and of the read-out, for tiles."""
+        if self._kept_tiled is None:
+            hops = [
+                TiledHop.of(
+                    self.updates[hop].get_parameter("weight"), self.norm_scale[:, hop, 0], self.norm_shift[:, hop, 0]
+                )
+                for hop in range(HOPS - 1)
+            ]
+            self._kept_tiled = hops, TiledWeights.of(self._weights().readout)
+        return self._kept_tiled
+
+    def _lessening(self, degrees: Tensor) -> Tensor:
+        """The factors by which what arrives is lessened, for nodes of given degrees."""
+        return 1 / (1 + self.settings.degree_scale * degrees)
+
+    def _two_hops(
+        self, own: Weights, weights: list[Tensor], walks: Walks, edge_mask: Sequence[Tensor] | None = None
+    ) -> Tensor:
+        """The state of each node before the last hop, [nodes, members * channels]."""
         state = torch.addmm(own.start[1], walks.heads, own.start[0])  # [queries, members * channels]
         for hop in range(HOPS - 1):
             arrived = self._pass(own.hops[hop], hop, state, weights, walks, len(walks.degrees[hop + 1]), edge_mask)
-            lessened = arrived / (1 + self.settings.degree_scale * walks.degrees[hop + 1])[:, None]
+            lessened = arrived * self._lessening(walks.degrees[hop + 1])[:, None]
             arrived = torch.addmm(arrived @ own.hops[hop].update, lessened, own.hops[hop].update_lessened)
             normal = F.layer_norm(by_member(arrived, self.settings.members), self.norm_scale.shape[-1:])
             arrived = F.gelu(self.norm_shift[:, hop, 0] + normal * self.norm_scale[:, hop, 0]).flatten(1)
             if hop == 0:
                 arrived = arrived * torch.addmm(own.gate[1], walks.near, own.gate[0])
             state = arrived + staying(state, walks.kept[hop])
-        arrived = self._pass(own.hops[-1], HOPS - 1, state, weights, walks, len(walks.reached), edge_mask)
-        factors = 1 / (1 + self.settings.degree_scale * degrees.index_select(0, walks.tails[walks.reached]))
-        return read_out(own.readout, described, walks, arrived, factors, state)
+        return state
 
     def _pass(
         self,
@@ -187,11 +232,15 @@ class PathNetwork(nn.Module):
         edge_mask: Sequence[Tensor] | None,
     ) -> Tensor:
         """The messages that arrive at each node of a layer, [nodes, members * channels]."""
-        state = state * torch.exp(-self.settings.degree_scale * walks.degrees[hop][:, None] * own.exponents)
+        state = self._thinned(own, hop, state, walks)
         mask = None if edge_mask is None else edge_mask[hop]
         layer = walks.layers[hop]
         summed = pass_messages(state, weights[hop], own.at_source, own.at_target, layer, target_count, mask)
         return asinh(self.settings.message_scale * summed)
+
+    def _thinned(self, own: Hop, hop: int, state: Tensor, walks: Walks) -> Tensor:
+        """The states of nodes as they leave them: weakened by their degrees."""
+        return state * torch.exp(-self.settings.degree_scale * walks.degrees[hop][:, None] * own.exponents)
 
     def _weights(self) -> Weights:
         """The weights with the members side by side; kept where they do not change."""
@@ -234,5 +283,5 @@ class PathNetwork(nn.Module):
 
     def train(self, mode: bool = True) -> PathNetwork:
         """Begin or end training; what follows from the weights is computed anew."""
-        self._kept_weights = None
+        self._kept_weights = self._kept_tiled = None
         return super().train(mode)

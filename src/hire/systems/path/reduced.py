@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hire.systems.path.graph import Edges, EvidenceGraph, fan_out_levels
+from hire.systems.path.counting import fan_out_levels
+from hire.systems.path.graph import Edges, EvidenceGraph
 from hire.util.arrays import IntArray, contains, positions_in
 
 NOTABLE_SHARE = 0.05  # of a relation's facts

@@ -13,11 +13,13 @@ from hire.data.dataset import FewShotDataset
 from hire.data.facts import Facts
 from hire.errors import HireError
 from hire.sampling.task_pool import TaskShares, collect_tasks, cumulative_shares
+from hire.systems.path import walk_kernels
 from hire.systems.path.features import ENTITY_FEATURES, ReferenceEvidence
 from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.settings import PathTrainingSettings
 from hire.systems.path.walks import TailInputs, Tails, Walks, walks
 from hire.util.arrays import IntArray, positions_in
+from hire.util.processes import SINGLE, Share
 from hire.util.randomness import random_stream
 
 NEVER = -1e4  # a logit
@@ -41,6 +43,16 @@ class DrawnTask(NamedTuple):
     heads: IntArray  # [queries]
     tails: IntArray  # [queries, width]: the true tail, then false ones
     stands_for: NDArray[np.float32]  # [queries, width]
+
+
+class Chance(NamedTuple):
+    """What is drawn of a task, before any evidence is looked at."""
+
+    references: IntArray  # [shots, 2]
+    queries: IntArray  # [queries, 2]
+    pool: IntArray  # [pool]: candidates from which negatives are chosen, sorted
+    noise: NDArray[np.float64]  # [queries, pool]: added to how hard each is; minus infinity for true tails
+    orders: list[NDArray[np.int64]]  # of each query: the order in which false tails that are not hard are taken
 
 
 class PathTasks:
@@ -67,14 +79,18 @@ class PathTasks:
         """The number of facts of all tasks."""
         return len(self._facts.keys)
 
-    def batch(self, step: int) -> PathBatch:
-        """The batch of a step."""
+    def batch(self, step: int, share: Share = SINGLE) -> PathBatch:
+        """The batch of a step, or a share of its tasks."""
         settings = self.settings
         generator = random_stream(settings.seed, "paths", step)
+        own = share.of(settings.tasks, "tasks")
         features, inputs, walked, stands_for = [], [], [], []
-        for uniform in generator.random(settings.tasks):
+        for number, uniform in enumerate(generator.random(settings.tasks)[: own.stop]):
             index = min(int(np.searchsorted(self._cumulative, uniform)), len(self.tasks) - 1)
-            drawn = self.draw(generator, index)
+            chance = self._chance(generator, index)  # also of tasks that others compute: theirs comes before ours
+            if number < own.start:
+                continue
+            drawn = self._drawn(index, chance)
             entities, positions = np.unique(drawn.tails, return_inverse=True)
             block = Tails.of(drawn.evidence, entities)
             features.append(torch.from_numpy(drawn.evidence.edge_features))
@@ -90,22 +106,33 @@ class PathTasks:
 
     def draw(self, generator: np.random.Generator, index: int) -> DrawnTask:
         """References, queries and negatives of the task at an index."""
-        settings, graph = self.settings, self.graph
-        task = self.tasks[index]
+        return self._drawn(index, self._chance(generator, index))
+
+    def _chance(self, generator: np.random.Generator, index: int) -> Chance:
+        """All of a task that is random; a small part of the time that the task itself takes."""
+        settings, task = self.settings, self.tasks[index]
         shots = int(generator.choice(settings.shots))
         chosen = generator.permutation(len(task.pairs))[: shots + settings.queries]
         references, queries = np.asarray(task.pairs[chosen[:shots]]), np.asarray(task.pairs[chosen[shots:]])
-        evidence = ReferenceEvidence(graph, references, task.relation % graph.known_relations)
         pool = np.sort(task.candidates)
         if len(pool) > settings.candidates:
             some = pool[generator.integers(0, len(pool), settings.candidates)]
             pool = np.unique(np.concatenate([some, references[:, 1]]))
-        difficulty = self._difficulty(evidence, queries[:, 0], pool)
-        difficulty += 0.5 * generator.gumbel(size=difficulty.shape)
+        noise = 0.5 * generator.gumbel(size=(len(queries), len(pool)))
         rows, true = self._facts.all_tails(queries[:, 0], index)
         positions = positions_in(pool, true)
         known = positions >= 0
-        difficulty[rows[known], positions[known]] = -np.inf
+        noise[rows[known], positions[known]] = -np.inf
+        false = (noise > -np.inf).sum(axis=1)  # [queries]
+        orders = [generator.permutation(max(0, int(count) - settings.hard_negatives)) for count in false]
+        return Chance(references, queries, pool, noise, orders)
+
+    def _drawn(self, index: int, chance: Chance) -> DrawnTask:
+        settings, graph = self.settings, self.graph
+        task, (references, queries, pool, noise, orders) = self.tasks[index], chance
+        evidence = ReferenceEvidence(graph, references, task.relation % graph.known_relations)
+        difficulty = self._difficulty(evidence, queries[:, 0], pool)
+        difficulty += noise
         hard, drawn = settings.hard_negatives, settings.random_negatives
         width = 1 + hard + drawn
         tails = np.full((len(queries), width), pool[0])
@@ -116,7 +143,7 @@ class PathTasks:
             false = np.flatnonzero(difficulty[row] > -np.inf)
             if len(false) > hard:
                 false = false[np.argpartition(-difficulty[row, false], hard)]
-            best, rest = false[:hard], generator.permutation(false[hard:])[:drawn]
+            best, rest = false[:hard], false[hard:][orders[row]][:drawn]
             tails[row, 1 : 1 + len(best)] = pool[best]
             weights[row, 1 : 1 + len(best)] = crowd
             tails[row, 1 + hard : 1 + hard + len(rest)] = pool[rest]
@@ -129,18 +156,21 @@ class PathTasks:
         graph = self.graph
         position = np.full(graph.entity_count, -1)
         position[pool] = np.arange(len(pool))
-        difficulty = np.zeros((len(heads), len(pool)))
-        owners, nodes = np.arange(len(heads)), np.asarray(heads)
-        for hop, weight in enumerate((2.0, 1.0)):
-            if hop:
-                passed = graph.passable(nodes, evidence.hidden)
-                owners, nodes = owners[passed], nodes[passed]
-            edges = graph.leaving(nodes, evidence.hidden)
-            owners, nodes = owners[edges.owners], graph.targets[edges.ids]
-            inside = position[nodes] >= 0
-            hits = np.bincount(owners[inside] * len(pool) + position[nodes[inside]], minlength=difficulty.size).reshape(
-                difficulty.shape
-            )
-            difficulty += weight * np.log1p(hits)
+        once, twice = np.zeros((2, len(heads), len(pool)), np.int32)
+        near = graph.leaving(np.asarray(heads), evidence.hidden)
+        nodes = graph.targets[near.ids]
+        walk_kernels.count_walks(
+            near.owners,
+            nodes,
+            graph.passable(nodes, evidence.hidden),
+            graph.offsets,
+            graph.edge_types,
+            graph.targets,
+            graph.hides(evidence.hidden),
+            position,
+            once,
+            twice,
+        )
+        difficulty: NDArray[np.float64] = 2.0 * np.log1p(once) + np.log1p(twice)
         features = evidence.entity_features(pool)
         return difficulty + 3 * features[:, IS_TAIL] + 1.5 * features[:, POPULARITY] + features[:, DEGREE]

@@ -38,7 +38,8 @@ class PathNetworkTrainer(SystemTrainer[PathBatch, PathNetwork]):
         batch = on_device(batch, self.device)
         scores = self.network(batch.edge_features, batch.tails, batch.walks)  # [members, pairs]
         logits = scores.view(len(scores), *batch.stands_for.shape) + batch.stands_for
-        return Loss(-F.log_softmax(logits, dim=-1)[..., 0].mean(dim=-1).sum(), terms=len(scores))
+        value = -F.log_softmax(logits, dim=-1)[..., 0].mean(dim=-1).sum()
+        return Loss(value, terms=len(scores), weight=len(batch.stands_for))
 
 
 class PathTrainer(PathNetworkTrainer):
@@ -73,4 +74,4 @@ class PathTrainer(PathNetworkTrainer):
 
     def batch(self, step: int) -> PathBatch:
         """Tasks with references, queries and negatives."""
-        return self.tasks.batch(step)
+        return self.tasks.batch(step, self.share)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hire.systems.path import kernels
+from hire.systems.path import kernels, walk_kernels
 from hire.systems.path.features import FEATURE, HEAD, TAIL, ReferenceEvidence
 from hire.systems.path.graph import Edges
 from hire.util.arrays import FloatArray, IntArray, distinct, row_offsets
@@ -61,6 +61,15 @@ class TailInputs:
         )
 
 
+class ByEnd(NamedTuple):
+    """The edges that arrive at tails, in compressed rows by the end that they start from."""
+
+    offsets: NDArray[np.int64]  # [ends + 2]
+    tails: NDArray[np.int32]  # [edges]
+    edge_types: NDArray[np.int32]
+    levels: NDArray[np.int16]  # [edges, 2]
+
+
 @dataclass(frozen=True)
 class Tails:
     """Some entities as possible tails of a task."""
@@ -107,6 +116,23 @@ class Tails:
             ends,
             position,
         )
+
+    @cached_property
+    def everything(self) -> Tensor:
+        """The positions of all tails."""
+        return torch.arange(len(self.entities))
+
+    @cached_property
+    def by_end(self) -> ByEnd:
+        """The edges by where they start: from few ends, that is quicker than to look at all tails."""
+        found = ByEnd(
+            np.zeros(len(self.ends) + 2, np.int64),
+            np.empty(len(self.sources), np.int32),
+            np.empty_like(self.edge_types),
+            np.empty_like(self.levels),
+        )
+        walk_kernels.order_by_end(self.offsets, self.edge_types, self.levels, self.sources, *found)
+        return found
 
 
 @dataclass(frozen=True)
@@ -193,11 +219,15 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
     some = np.zeros((0, 0), np.int64) if chosen is None else np.asarray(chosen, np.int64)
     near = _first_hop(evidence, heads)
     second, far, cells = _second_hop(evidence, near, tails, some)
-    third, reached, stays = _last_hop(tails, cells, some)
+    if chosen is None and len(heads) == 1:
+        third, reached, stays = _last_hop_of_one(tails, far[:, 0], cells[0])
+    else:
+        third, reached, stays = _last_hop(tails, cells, some)
     width = len(tails.entities) if chosen is None else some.shape[1]
-    columns = np.tile(np.arange(width), len(heads)) if chosen is None else some.ravel()
+    columns = tails.everything.repeat(len(heads)) if chosen is None else _long(some.ravel())
     features = np.zeros((len(heads) * width, len(PAIR_FEATURES)), np.float32)
-    features[:, 0] = (tails.entities[columns].reshape(len(heads), -1) == heads[:, None]).ravel()
+    asked = tails.entities if chosen is None else tails.entities[some]
+    features[:, 0] = (asked == heads[:, None]).ravel()
     first_types = graph.edge_types[near.edges.ids]
     kernels.describe_walks(
         third.sources.numpy(),
@@ -209,12 +239,14 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
         row_offsets(near.targets, len(near.nodes)),
         first_types[np.argsort(near.targets, kind="stable")].astype(np.int64),
         evidence.rules.keys,
-        np.column_stack([evidence.rules.support, evidence.rules.confidence]),
+        evidence.rules.support,
+        evidence.rules.confidence,
         graph.edge_type_count,
         features,
     )
     kernels.match_references(evidence.similarities(heads, HEAD), tails.similarities, some, features[:, 5:])
-    of_heads, of_near = (_float(evidence.entity_features(nodes)) for nodes in (heads, near.nodes))
+    of_near = _float(evidence.entity_features(near.nodes))
+    of_heads = of_near[_long(np.flatnonzero(near.stays >= 0)[np.argsort(near.stays[near.stays >= 0])])]
     first = _layer(near.edges.owners, first_types, near.targets, graph.levels_of(near.edges.ids))
     return Walks(
         (first, second, third),
@@ -224,7 +256,7 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
         (of_heads[:, FEATURE["degree"]], of_near[:, FEATURE["degree"]], _float(evidence.degrees(far[:, 0]))),
         (_long(near.stays), _long(far[:, 1]), _long(stays)),
         _long(reached),
-        _long(columns),
+        columns,
         _float(features),
         chosen is None and len(heads) == 1,
     )
@@ -246,18 +278,18 @@ def _second_hop(
 ) -> tuple[Layer, IntArray, NDArray[np.int32]]:
     """The edges to ends from which the tails can be reached, the far layer, and each end's position in it.
 
-    The last two are those of `kernels.second_hop`.
+    The last two are those of `walk_kernels.second_hop`.
     """
     graph, queries = evidence.graph, int(near.queries[-1]) + 1 if len(near.queries) else 0
     cells = np.full((queries, len(tails.ends)), -1, np.int32)
     wanted = np.zeros(cells.shape if len(chosen) else (0, 0), bool)
     if len(chosen):
-        kernels.want_ends(tails.offsets, tails.sources, tails.own, chosen, wanted)
+        walk_kernels.want_ends(tails.offsets, tails.sources, tails.own, chosen, wanted)
     passable = graph.passable(near.nodes, evidence.hidden)
     most = int((graph.offsets[near.nodes + 1] - graph.offsets[near.nodes])[passable].sum())
     far = np.empty((min(most + len(near.nodes), cells.size), 2), np.int64)
     sources, targets, ids = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.int64)
-    count, nodes = kernels.second_hop(
+    count, nodes = walk_kernels.second_hop(
         graph.offsets,
         graph.edge_types,
         graph.targets,
@@ -285,11 +317,11 @@ def _last_hop(
     """The edges that arrive at tails, the pairs that are reached, and which of them were reached before."""
     most, pairs = len(cells) * len(tails.sources), len(cells) * len(tails.entities)
     if len(chosen):
-        most, pairs = kernels.count_last_edges(tails.offsets, chosen), chosen.size
+        most, pairs = walk_kernels.count_last_edges(tails.offsets, chosen), chosen.size
     sources, edge_types, targets = (np.empty(most, np.int32) for _ in range(HOPS))
     levels = np.empty((most, 2), np.int16)
     reached, stays = np.empty(pairs, np.int64), np.empty(pairs, np.int64)
-    count, pairs = kernels.last_hop(
+    count, pairs = walk_kernels.last_hop(
         tails.offsets,
         tails.edge_types,
         tails.levels,
@@ -305,6 +337,32 @@ def _last_hop(
         stays,
     )
     return _layer(sources[:count], edge_types[:count], targets[:count], levels[:count]), reached[:pairs], stays[:pairs]
+
+
+def _last_hop_of_one(
+    tails: Tails, far: IntArray, cells: NDArray[np.int32]
+) -> tuple[Layer, NDArray[np.int64], NDArray[np.int64]]:
+    """The same for one head and all tails, from the nodes of the far layer."""
+    by_end, far_ends = tails.by_end, tails.position[far]
+    count = int((by_end.offsets[far_ends + 1] - by_end.offsets[far_ends]).sum())
+    sources, edge_types, targets = (np.empty(count, np.int32) for _ in range(HOPS))
+    levels = np.empty((count, 2), np.int16)
+    reached, stays = np.empty(len(tails.entities), np.int64), np.empty(len(tails.entities), np.int64)
+    pairs = walk_kernels.last_hop_of_one(
+        *by_end,
+        far_ends,
+        cells,
+        tails.own,
+        np.zeros(len(tails.entities), np.int32),
+        sources,
+        edge_types,
+        targets,
+        levels,
+        reached,
+        stays,
+    )
+    walked, types, ends, fan_outs = (torch.from_numpy(part) for part in (sources, edge_types, targets, levels))
+    return Layer(walked, types, ends, fan_outs), reached[:pairs], stays[:pairs]
 
 
 def _layer(sources: IntArray, edge_types: IntArray, targets: IntArray, levels: IntArray) -> Layer:
