@@ -55,3 +55,10 @@ def test_equal_settings_on_equal_graphs_share_a_folder() -> None:
     names = [job.name for job in jobs_of(rows, (1,), 1, "graph")]
     assert names[0] == names[1] != names[2]
     assert jobs_of(rows[:1], (1,), 1, "other")[0].name != names[0]
+
+
+def test_the_name_of_a_folder_is_made_of_what_is_not_usual() -> None:
+    (usual,) = jobs_of([Row("hire", RunSettings.of("hire"))], (1,), 1, "graph")
+    (named,) = jobs_of([Row("hire", RunSettings.of("hire").changed({"model.margin": 1.0}))], (1,), 1, "graph")
+    (other,) = jobs_of([Row("hire", RunSettings.of("hire").changed({"model.margin": 2.0}))], (1,), 1, "graph")
+    assert usual.name == named.name != other.name

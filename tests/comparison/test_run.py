@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,28 @@ def test_damage_and_changes_are_noticed(bench: Bench, umls: FewShotDataset, trai
     without = FewShotDataset.of("without", umls.graph, {split: {} for split in ("train", "dev", "test")}, {})
     with pytest.raises(HireError, match="has no test tasks"):
         Bench(tmp_path, "without", without).carry_out([])
+
+
+def test_ranks_outlive_the_weights(bench: Bench, trained: list[str]) -> None:
+    (job,) = jobs(1, ROWS[1:])
+    light = replace(bench, keep_weights=False)
+    bench.carry_out([job])
+    assert list(bench.folder.rglob(MODEL))
+    (before,) = light.carry_out([job])
+    assert not list(bench.folder.rglob(MODEL)) and len(before.evaluations) == 2
+    for again in (bench, light):
+        (outcome,) = again.carry_out([job])
+        assert len(trained) == 1 and len(outcome.evaluations) == 2 and outcome.training.finished
+    (without,) = bench.carry_out(jobs(1, ROWS[1:], (5,)))
+    assert not without.evaluations and "its weights have been removed" in str(without.training.problem)
+
+
+def test_other_defaults_are_told(bench: Bench) -> None:
+    (job,) = jobs(1, ROWS[:1])
+    bench.carry_out([job])
+    changed = replace(job, settings=job.settings.changed({"model.margin": 2.0}))  # as if that were the default now
+    with pytest.raises(HireError, match=r"when the default of model\.margin was another one"):
+        bench.carry_out([changed])
 
 
 def test_two_processes_do_not_train_the_same_run(bench: Bench, trained: list[str]) -> None:

@@ -43,6 +43,9 @@ budget_option = click.option(
     metavar="MINUTES",
     help="Most minutes of training for each run; the tables say what it cut.",
 )
+discard_option = click.option(
+    "--discard-weights", is_flag=True, help="Remove the weights of a run as soon as it is ranked: its ranks are enough."
+)
 seeds_option = option("--seeds", type=FEW, default=3, help="How many seeds to train, from 0 on.")
 
 
@@ -66,6 +69,7 @@ seeds_option = option("--seeds", type=FEW, default=3, help="How many seeds to tr
     "--candidates", type=click.Choice(["task", "all"]), default="task", help="Rank among the task's, or all entities."
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The folder  [default: runs/compare-DATASET].")
+@discard_option
 @click.option("--plan", is_flag=True, help="Only show what remains to be done, and about how long it takes.")
 @device_option
 @json_option
@@ -80,6 +84,7 @@ def compare(
     split: str,
     candidates: str,
     output: Path | None,
+    discard_weights: bool,
     plan: bool,
     device: str,
     as_json: bool,
@@ -107,7 +112,9 @@ def compare(
     opened = open_dataset(dataset)
     folder = output or Path("runs") / f"compare-{opened.name}"
     jobs = jobs_of(rows, shots, seeds, fingerprint(opened))
-    bench = Bench(folder, dataset, opened, Protocol(split, draws, candidates == "all"), budget, device)
+    bench = Bench(
+        folder, dataset, opened, Protocol(split, draws, candidates == "all"), budget, device, not discard_weights
+    )
     if plan:
         print_plan(bench, jobs, as_json)
         return

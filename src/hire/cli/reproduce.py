@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hire.cli.compare import RECIPES, budget_option, continued, fail_if_incomplete, print_plan, seeds_option
+from hire.cli.compare import (
+    RECIPES,
+    budget_option,
+    continued,
+    discard_option,
+    fail_if_incomplete,
+    print_plan,
+    seeds_option,
+)
 from hire.cli.options import device_option
 from hire.cli.output import json_option, option, print_json, print_table
 
@@ -24,6 +32,7 @@ EXPERIMENTS = ("comparison", "ablation", "false-contexts", "lambda", "context-st
 @seeds_option
 @budget_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The folder  [default: runs/reproduce-DATASET].")
+@discard_option
 @click.option("--plan", is_flag=True, help="Only show what remains to be done, and about how long it takes.")
 @device_option
 @json_option
@@ -34,6 +43,7 @@ def reproduce(
     seeds: int,
     budget: float | None,
     output: Path | None,
+    discard_weights: bool,
     plan: bool,
     device: str,
     as_json: bool,
@@ -64,7 +74,7 @@ def reproduce(
 
     opened = open_dataset(dataset)
     folder = output or Path("runs") / f"reproduce-{opened.name}"
-    bench = Bench(folder, dataset, opened, budget=budget, device=device)
+    bench = Bench(folder, dataset, opened, budget=budget, device=device, keep_weights=not discard_weights)
     reproduction = Reproduction(bench, expanded([experiment]), recipe, seeds)
     if plan:
         print_plan(bench, reproduction.all_jobs(), as_json)

@@ -79,7 +79,7 @@ def lines_svg(title: str, xs: Sequence[str], curves: Mapping[str, Sequence[Mark 
         y = bottom - (bottom - top) * tick / TICKS
         parts += [
             line("edge", left, y, right, y),
-            text(left - 8, y + 4, f"{most * tick / TICKS:.2g}", "relation", "end"),
+            text(left - 8, y + 4, f"{most * tick / TICKS:.3g}", "relation", "end"),
         ]
     parts += [text(left + step * place, bottom + 20, x, "relation") for place, x in enumerate(xs)]
     for number, (name, curve) in enumerate(curves.items()):
@@ -125,7 +125,7 @@ def _axis(left: float, width: float, top: float, bottom: float, most: float, nam
     parts = [text(left + width / 2, top - 14, name, "end")]
     for tick in range(TICKS + 1):
         x = left + width * tick / TICKS
-        parts += [line("edge", x, top, x, bottom), text(x, bottom + 18, f"{most * tick / TICKS:.2g}", "relation")]
+        parts += [line("edge", x, top, x, bottom), text(x, bottom + 18, f"{most * tick / TICKS:.3g}", "relation")]
     return parts
 
 

@@ -100,5 +100,8 @@ def jobs_of(rows: Sequence[Row], shots: Sequence[int], seeds: int, graph: str) -
 
 
 def _folder_name(settings: RunSettings, seed: int, graph: str) -> str:
-    content = json.dumps([settings.to_plain(), graph], sort_keys=True)
+    """Made of what differs from the defaults, so that a setting that is new in a later version does not change it."""
+    usual = dict(items(RunSettings.of(settings.system).to_plain()))
+    special = {path: value for path, value in items(settings.to_plain()) if path not in usual or usual[path] != value}
+    content = json.dumps([settings.system, special, graph], sort_keys=True)
     return f"{settings.system}-seed-{seed}-{hashlib.sha256(content.encode()).hexdigest()[:10]}"

@@ -31,10 +31,11 @@ from hire.systems.registry import system_class
 from hire.training.embedding import embeddings_of
 from hire.training.loop import STATE
 from hire.training.pipeline import train_run
-from hire.training.run import CONFIG, commit, fingerprint, load_system, read_config, weights_fingerprint
+from hire.training.run import CONFIG, MODEL, commit, fingerprint, load_system, read_config, weights_fingerprint
 from hire.util.arrays import IntArray
 from hire.util.checksums import read_record, write_record
 from hire.util.locks import InUseError, locked
+from hire.util.settings import items
 from hire.util.tensors import device_named
 
 RUNS, RUN, TRAINING, LOCK = "runs", "run", "training.json", "lock"
@@ -76,6 +77,7 @@ class Training:
     steps: int = 0  # taken
     problem: str | None = None  # why there is nothing to evaluate
     started: float | None = None  # by the wall clock, while it is being trained
+    weights: str | None = None  # their fingerprint, once they are removed
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class Bench:
     protocol: Protocol = field(default_factory=Protocol)
     budget: float | None = None  # minutes of training for each run
     device: str = "auto"
+    keep_weights: bool = True  # or remove those of a finished run as soon as it is ranked
 
     def about(self) -> dict[str, Any]:
         """What the metrics of a comparison belong to."""
@@ -139,12 +142,18 @@ class Bench:
                 continue
             if number < len(left):
                 report(f"  {self.remaining(jobs, left[number:])}")
-        return [self.outcome(job) for job in jobs]
+        outcomes = [self.outcome(job) for job in jobs]
+        for outcome in outcomes:
+            if outcome.evaluations and not self.keep_weights:  # of runs that were there before, too
+                self._remove_weights(outcome.job)
+        return outcomes
 
     def _do(self, job: Job, report: Report) -> None:
         try:
             self._train(job)
             self._evaluate(job)
+            if not self.keep_weights:
+                self._remove_weights(job)
         except HireError as error:
             problem = error.problems[0]
             self._write(job, replace(self.training(job), problem=str(problem)))
@@ -157,6 +166,20 @@ class Bench:
             raise HireError(f"has no {self.protocol.split} tasks to rank", file=self.dataset.name, remedy=remedy)
         for shots in sorted({shots for job in jobs for shots in job.shots}):
             self.dataset.split(self.protocol.split, shots)
+        for job in jobs:
+            self._check_defaults(job)
+
+    def _check_defaults(self, job: Job) -> None:
+        """A folder is named by what differs from the defaults, so a run in it may stem from a version with others."""
+        try:
+            then = dict(items(read_config(self._run(job))["settings"]))
+        except HireError:  # not begun, or damaged: then it is told, or made anew, when it is needed
+            return
+        now = dict(items(job.settings.to_plain()["settings"]))
+        changed = [path for path in then.keys() & now.keys() if then[path] != now[path]]
+        if changed:
+            message = f"was made when the default of {', '.join(sorted(changed))} was another one"
+            raise HireError(message, file=self._place(job), remedy="remove this folder, or use another with -o")
 
     def left(self, jobs: Sequence[Job]) -> list[Job]:
         """The jobs for which there is something to do; one that failed is tried again."""
@@ -269,8 +292,13 @@ class Bench:
                 raise
             message = "the budget was spent before there was anything to evaluate"
             raise HireError(message, remedy="give a larger --budget") from error
-        system = load_system(self._run(job), self.dataset, device_named(self.device))
         wanted = self._wanted(job)
+        if training.weights is not None:
+            if self.outcome(job).evaluations:
+                return
+            message = "was ranked for other references, and its weights have been removed"
+            raise HireError(message, file=self._place(job), remedy="remove this folder to train it again")
+        system = load_system(self._run(job), self.dataset, device_named(self.device))
         with track(f"Ranking {self.protocol.split}", len(wanted)) as advance:
             for shots, draw in wanted:
                 there = self._read(job, identity, shots, draw)
@@ -307,9 +335,17 @@ class Bench:
         write_record(self._place(job) / protocol.file(shots, draw), content, indent=None)
         return Evaluation(shots, draw, ranks, refused)
 
+    def _remove_weights(self, job: Job) -> None:
+        training = self.training(job)
+        if training.finished and training.weights is None:
+            self._write(job, replace(training, weights=weights_fingerprint(self._run(job))))
+        if training.finished:
+            for path in self._run(job).rglob(MODEL):
+                path.unlink()
+
     def _identity(self, job: Job) -> dict[str, str]:
         """What an evaluation depends on: after more training, or with other tasks, it is made anew."""
-        return {"weights": weights_fingerprint(self._run(job)), "tasks": self._tasks}
+        return {"weights": self.training(job).weights or weights_fingerprint(self._run(job)), "tasks": self._tasks}
 
     @cached_property
     def _tasks(self) -> str:
