@@ -34,8 +34,9 @@ def blocks(document: Path, *languages: str) -> list[str]:
 
 
 def shown_commands(document: Path) -> list[list[str]]:
-    """The arguments of each `hire ...` in a block of commands."""
+    """The arguments of each `hire ...` in a block of commands, also where torchrun starts it."""
     lines = "".join(blocks(document, "", "sh", "bash")).replace("\\\n", " ").splitlines()
+    lines = [re.sub(r"^torchrun .*? -m hire ", "hire ", line) for line in lines]
     found = [shlex.split(line, comments=True) for line in lines if line.startswith("hire ")]
     return [words[1:] for words in found]
 

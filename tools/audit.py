@@ -17,8 +17,10 @@ from typing import Any
 from pip._internal.models.index import PyPI
 
 ROOT = Path(__file__).parent.parent
+LOCKS = ("requirements.lock", "requirements-docs.lock", "requirements-torture.lock")
 PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s\\]+)", re.MULTILINE)
 AT_ONCE = 8
+MAX_SHOWN = 5  # names of pins in an error
 
 
 def asked(pin: tuple[str, str]) -> list[dict[str, Any]] | None:
@@ -32,8 +34,8 @@ def asked(pin: tuple[str, str]) -> list[dict[str, Any]] | None:
 
 
 def main() -> int:
-    """Ask for all pins of both lock files."""
-    texts = [(ROOT / name).read_text() for name in ("requirements.lock", "requirements-docs.lock")]
+    """Ask for all pins of the lock files."""
+    texts = [(ROOT / name).read_text() for name in LOCKS]
     pins = [(name, version) for text in texts for name, version in PIN.findall(text)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         answers = list(pool.map(asked, pins))
@@ -44,6 +46,13 @@ def main() -> int:
             print(f"{name} {version}: {each.get('id')} {each.get('summary') or ''} (fixed in {fixed})")
     known = sum(len(answer or []) for answer in answers)
     print(f"{len(pins) - len(unknown)} of {len(pins)} pins were looked up: {known} known vulnerabilities")
+    if unknown:
+        names = ", ".join(name for name, _ in unknown[:MAX_SHOWN]) + (" ..." if len(unknown) > MAX_SHOWN else "")
+        print(
+            f"error: nothing is known of {len(unknown)} pins ({names}): the Python Package Index gave no answer\n"
+            "       ask again where its JSON pages can be reached; a mirror of its files alone has no such data",
+            file=sys.stderr,
+        )
     return 1 if known else 2 if unknown else 0
 
 

@@ -1,4 +1,4 @@
-"""Write the hashes of every pin into a lock file: `python tools/lock.py requirements.lock requirements-docs.lock`.
+"""Write the hashes of every pin into lock files: `python tools/lock.py requirements*.lock`.
 
 Each line NAME==VERSION of a lock file gets the SHA-256 of every file that the package indexes and folders of pip's own
 configuration offer for that version and for the Pythons that HiRe supports: whichever of them a platform needs, `pip`

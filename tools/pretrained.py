@@ -1,7 +1,7 @@
 """Make the pre-trained path network anew, or one that leaves a graph out, and measure it.
 
-    python tools/pretrained.py --data ../shared/data -o src/hire/systems/path/pretrained
-    python tools/pretrained.py --data ../shared/data --without nell-one -o /tmp/without-nell
+    python tools/pretrained.py --data data -o src/hire/systems/path/pretrained
+    python tools/pretrained.py --data data --without nell-one -o without-nell
 
 Learns from the datasets nell-one and fb15k237-one below --data, from umls-one, and from Kinships and Nations, which the
 package pykeen carries (it is downloaded, not installed, or found with --pykeen). Writes the weights, path.json with the

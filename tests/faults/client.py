@@ -88,14 +88,15 @@ class Client:
 
 
 def answer_on(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
-    """The answer on a connection that the service closes."""
+    """The first answer on a connection that the service closes; mangled requests may be two."""
     found = b""
     while block := connection.recv(1 << 16):
         found += block
     head, _, body = found.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    return int(first.split()[1]) if first else 0, headers, body
+    length = headers.get("content-length")
+    return int(first.split()[1]) if first else 0, headers, body if length is None else body[: int(length)]
 
 
 def is_error(status: int, body: bytes) -> bool:

@@ -10,6 +10,8 @@ import os
 import random
 import signal
 import sys
+import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -64,11 +66,11 @@ class Trials:
 
     def flips(self, count: int) -> None:
         """Flip single bits."""
-        self._damage("flip", count, _flipped)
+        self._damage("flips", count, _flipped)
 
     def truncations(self, count: int) -> None:
         """Cut files short."""
-        self._damage("truncation", count, _truncated)
+        self._damage("truncations", count, _truncated)
 
     def _damage(self, kind: str, count: int, damage: Callable[[bytes, random.Random], bytes]) -> None:
         expected = self.use()
@@ -88,10 +90,9 @@ class Trials:
                 raise AssertionError(f"{where}: not told, but {error!r}") from error
             else:
                 assert found == expected, f"{where}: believed"
-                self.counts["right all the same"] += 1
+                self.counts["right_all_the_same"] += 1
             self.counts[kind] += 1
             restore(self.files)
-        print(f"{self.name}: {dict(self.counts)}", file=sys.stderr)
 
 
 def _flipped(content: bytes, generator: random.Random) -> bytes:
@@ -102,7 +103,9 @@ def _flipped(content: bytes, generator: random.Random) -> bytes:
 
 
 def _truncated(content: bytes, generator: random.Random) -> bytes:
-    return content[: generator.choice([0, generator.randrange(len(content)), len(content) - 1])]
+    """Cut anywhere, to nothing, to a part of a header, or by one byte."""
+    size = len(content)
+    return content[: generator.choice([0, generator.randrange(size), generator.randrange(min(size, 600)), size - 1])]
 
 
 WRITING = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "shutil.rmtree", "fcntl.flock")
@@ -120,6 +123,40 @@ def killed_at(operation: int, work: Callable[[], object]) -> bool:
         signal.alarm(0)
     assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, f"the child failed at operation {operation}"
     return os.WIFSIGNALED(status)
+
+
+def killed_after(seconds: float | None, work: Callable[[], object], log: Path) -> bool:
+    """Do some work in a child that is killed with -9 after a time, its output in a log; whether it came through."""
+    child = os.fork()
+    if not child:
+        _write_to(log, work)
+    end = time.monotonic() + (SECONDS if seconds is None else seconds)
+    while not (found := os.waitpid(child, os.WNOHANG))[0]:
+        if time.monotonic() > end:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            assert seconds is not None, f"the child took more than {SECONDS} seconds"
+            return False
+        time.sleep(0.001)
+    assert os.waitstatus_to_exitcode(found[1]) == 0, log.read_text()
+    return True
+
+
+def _write_to(log: Path, work: Callable[[], object]) -> None:
+    code = 1
+    try:
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for stream in (1, 2):
+            os.dup2(descriptor, stream)
+        sys.stdout, sys.stderr = (os.fdopen(stream, "w", buffering=1, closefd=False) for stream in (1, 2))
+        work()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
 
 
 def _be_killed_at(operation: int, work: Callable[[], object]) -> None:

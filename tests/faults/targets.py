@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import shutil
@@ -13,10 +14,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
+import pyarrow as pa
 
 from hire.cli import hire as command
 from hire.data.check import check_arrays
@@ -34,13 +36,15 @@ from hire.training.needs import check_training
 from hire.training.run import CALIBRATION, CONFIG, MODEL, load_system, read_calibration, read_config, read_run_settings
 from hire.training.schema import check_config
 from hire.training.settings import RunSettings, read_settings
-from hire.util.files import open_array, save_array
+from hire.util.files import open_array
 from hire.util.settings import parse_assignment
 from hire.util.tensors import load_tensors
 from tests.conftest import write_layout
 from tests.faults.mutate import NUMBERS_AS_TEXT, VALUES, mutated, mutated_json
 
 Target = Callable[[Random], object]
+GZIP = b"\x1f\x8b"
+TOML = b'system = "hire"\n[training]\nsteps = 5\nshots = [1, 3]\n[model]\nmargin = 1.5\n'
 
 XML = (
     b'<?xml version="1.0"?><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:e="http://e/">'
@@ -48,13 +52,15 @@ XML = (
 )
 SOURCES = {
     "graph.tsv": b"head\trelation\ttail\na\tr\tb\nb\tr\tc\n\nc\ts\ta\n",
-    "graph.csv": b'head,relation,tail\na,r,"b ""c"""\nb,r,"c\nd"\n',
+    "graph.csv": b'head,relation,tail\na,r,"b ""c"""\nb,r,"c, d"\n',
     "graph.nt": b'<http://a> <http://r> <http://b> .\n_:x <http://r> "text"@en .\n# end\n',
     "graph.nq": b"<http://a> <http://r> <http://b> <http://g> .\n",
     "graph.ttl": b'@prefix e: <http://e/> .\ne:a e:r e:b, [ e:s (e:c "x"@en 1.5 true) ] ; a e:T .\n',
     "graph.trig": b"@prefix e: <http://e/> .\ne:g { e:a e:r e:b . <<e:a e:r e:b>> e:s 3 }\n",
     "graph.rdf": XML,
 }
+LINE_BREAK = b'head,relation,tail\nb,r,"c\nd"\n'
+ARCHIVED = b"a\tb\tc\n" * 20
 LAYOUT = ("path_graph", "train_tasks.json", "dev_tasks.json", "rel2candidates.json", "e1rel_e2.json", "ent2ids")
 RESULTS = {
     "head": {"vars": ["s", "p", "o"]},
@@ -105,6 +111,13 @@ ASSIGNMENTS = (
 )
 
 
+class Reader(NamedTuple):
+    """What reads bytes, and bytes that it reads."""
+
+    samples: tuple[bytes, ...]
+    read: Callable[[bytes], object]
+
+
 class Targets:
     """All targets over one folder of work, one dataset and one run."""
 
@@ -115,87 +128,101 @@ class Targets:
         self.config = read_config(run)
         self.calibration = json.loads((run / CALIBRATION).read_text())
         self.weights = (run / MODEL).read_bytes()
-        self.archive = _archive()
 
     def all(self) -> dict[str, Target]:
         """The targets by name."""
         return {
-            **{f"reader of {name}": self._source(name) for name in SOURCES},
-            "reader of compressed tables": self.compressed,
-            "reader of references": self.references,
-            "reader of heads": self.heads,
-            "reader of published layouts": self.layout,
-            "reader of SPARQL results": self.results,
-            "reader of archives": self.archives,
-            "arrays": self.arrays,
+            **{name: _mutating(reader) for name, reader in self.readers().items()},
+            "published layouts": self.layout,
+            "SPARQL results as JSON": self.results,
             "ids of a dataset": self.ids,
             "configuration": self.configuration,
             "settings of a run": self.settings,
             "configuration of a run": self.run_folder,
             "calibration": self.calibrations,
-            "calibration of a run": self.calibration_file,
-            "weights": self.tensors,
-            "TOML files": self.toml,
             "assignments": self.assignments,
             "options": self.options,
         }
 
-    def _source(self, name: str) -> Target:
-        def read(random: Random) -> object:
-            path = self.work / name
-            path.write_bytes(mutated(SOURCES[name], random))
-            return read_sources([str(path)], SourceOptions(), self.work)
+    def readers(self) -> dict[str, Reader]:
+        """The readers of bytes by name."""
+        tables = (b"head\ttail\na\tb\nc\td\n", b"head,tail\na,b\nc,d\n")
+        heads = b"virus\nbacterium\n\nfungus"
+        layout = {path.name: path.read_bytes() for path in write_layout(self.work / "sample").iterdir()}
+        return {
+            **{name: Reader((sample,), self._source(name)) for name, sample in SOURCES.items()},
+            "graph.csv with a line break": Reader((LINE_BREAK,), self._source("graph.csv")),
+            "compressed tables": Reader(_compressed(SOURCES["graph.tsv"]), self.compressed),
+            "references": Reader(tables, lambda content: read_examples(self._table(content))),
+            "names": Reader((b"a\tb\n", b"a,b\n"), lambda content: read_names(self._table(content))),
+            "heads": Reader((heads,), lambda content: list(read_lines(self._written("heads.txt", content)))),
+            **{f"{name} of a layout": Reader((layout[name],), self._part_of_a_layout(name)) for name in LAYOUT},
+            "SPARQL results": Reader((json.dumps(RESULTS).encode(),), self.page),
+            "archives": Reader((_archive(),), self.archive),
+            "arrays": Reader((_array(self.dataset.graph.triples),), self.array),
+            "calibration.json": Reader(((self.run / CALIBRATION).read_bytes(),), self.calibration_file),
+            "weights": Reader((self.header,), self.tensors),
+            "TOML files": Reader((TOML,), lambda content: read_settings(self._written("settings.toml", content))),
+        }
+
+    def loaders(self) -> dict[str, Reader]:
+        """What is behind a checksum, which no mutated bytes would pass, as readers of JSON."""
+        config, shots = (json.dumps(content).encode() for content in (self.config, self.calibration["shots"]))
+        return {
+            "configuration": Reader((config,), lambda content: self._configured(_object(content))),
+            "calibration": Reader((shots,), lambda content: self._calibrated(_object(content))),
+        }
+
+    def _written(self, name: str, content: bytes) -> Path:
+        path = self.work / name
+        path.write_bytes(content)
+        return path
+
+    def _table(self, content: bytes) -> Path:
+        return self._written(f"table.{'csv' if b',' in content else 'tsv'}", content)
+
+    def _source(self, name: str) -> Callable[[bytes], object]:
+        return lambda content: read_sources([str(self._written(name, content))], SourceOptions(), self.work)
+
+    def compressed(self, content: bytes) -> object:
+        return self._source(f"graph.tsv.{'gz' if content[:1] == GZIP[:1] else 'zst'}")(content)
+
+    def _part_of_a_layout(self, name: str) -> Callable[[bytes], object]:
+        def read(content: bytes) -> object:
+            folder = self.work / f"layout with another {name}"
+            if not folder.exists():
+                write_layout(folder)
+            (folder / name).write_bytes(content)
+            return read_published(folder)
 
         return read
 
-    def compressed(self, random: Random) -> object:
-        path = self.work / random.choice(("graph.tsv.gz", "graph.tsv.zst"))
-        path.write_bytes(mutated(gzip.compress(SOURCES["graph.tsv"], mtime=0), random))
-        return read_sources([str(path)], SourceOptions(), self.work)
-
-    def references(self, random: Random) -> object:
-        path = self.work / random.choice(("references.tsv", "references.csv"))
-        path.write_bytes(mutated(b"head\ttail\na\tb\nc\td\n", random))
-        return random.choice((read_examples, read_names))(path)
-
-    def heads(self, random: Random) -> object:
-        path = self.work / "heads.txt"
-        path.write_bytes(mutated(b"virus\nbacterium\n\nfungus", random))
-        return list(read_lines(path))
-
     def layout(self, random: Random) -> object:
-        folder = self.work / "layout"
-        shutil.rmtree(folder, ignore_errors=True)
-        path = write_layout(folder) / random.choice(LAYOUT)
-        if path.name.endswith("json") and random.random() < 0.5:
-            path.write_text(json.dumps(mutated_json(json.loads(path.read_text()), random)))
-        else:
-            path.write_bytes(mutated(path.read_bytes(), random))
-        return read_published(folder)
+        name = random.choice([name for name in LAYOUT if name.endswith("json")])
+        sample = json.loads((self.work / "sample" / name).read_text())
+        return self._part_of_a_layout(name)(json.dumps(mutated_json(sample, random)).encode())
 
-    def results(self, random: Random) -> object:
-        text = json.dumps(RESULTS).encode()
-        body = mutated(text, random) if random.random() < 0.5 else json.dumps(mutated_json(RESULTS, random)).encode()
-        page = self.work / "page.srj"
-        page.write_bytes(body)
+    def page(self, content: bytes) -> object:
+        page = self._written("page.srj", content)
         with suppress(ValueError):
-            sparql._rows(body)
+            sparql._rows(content)
             collect(sparql._quads([page], Counter()), TripleTable("endpoint"), "en")
         return None
 
-    def archives(self, random: Random) -> object:
-        path, folder = self.work / "archive.zip", self.work / "unpacked"
-        path.write_bytes(mutated(self.archive, random))
+    def results(self, random: Random) -> object:
+        return self.page(json.dumps(mutated_json(RESULTS, random)).encode())
+
+    def archive(self, content: bytes) -> object:
+        path, folder = self._written("archive.zip", content), self.work / "unpacked"
         shutil.rmtree(folder, ignore_errors=True)
-        known = KnownDataset("a", "A", None, {"path_graph": (KnownFile(4, "0" * 64),)})
+        known = KnownDataset(
+            "a", "A", None, {"path_graph": (KnownFile(len(ARCHIVED), hashlib.sha256(ARCHIVED).hexdigest()),)}
+        )
         unpack(path, known, folder)
         return None
 
-    def arrays(self, random: Random) -> object:
-        path = self.work / "array.npy"
-        save_array(path, np.arange(24, dtype=np.int32).reshape(-1, 3))
-        path.write_bytes(mutated(path.read_bytes(), random))
-        array = open_array(path)
+    def array(self, content: bytes) -> object:
+        array = open_array(self._written("array.npy", content))
         graph = _copy(self.dataset.graph, triples=array)
         check_arrays(replace(self.dataset, graph=graph), self.work)
         return None
@@ -218,7 +245,9 @@ class Targets:
         return None
 
     def configuration(self, random: Random) -> object:
-        config = mutated_json(self.config, random)
+        return self._configured(mutated_json(self.config, random))
+
+    def _configured(self, config: Any) -> object:
         check_config(config, self.run / CONFIG)
         settings = RunSettings.from_plain(config)
         check_training(self.dataset, settings.system, settings.settings)
@@ -243,33 +272,32 @@ class Targets:
             path.write_bytes(before)
 
     def calibrations(self, random: Random) -> object:
+        return self._calibrated(mutated_json(self.calibration["shots"], random))
+
+    def _calibrated(self, shots: Any) -> object:
         with suppress(ValueError, TypeError, KeyError, AttributeError):  # what read_calibration turns into an error
-            for found in calibrations_in(mutated_json(self.calibration["shots"], random)).values():
+            for found in calibrations_in(shots).values():
                 confidences = found.confidences(np.array([0.5, -2.0, 3.0], np.float32), np.arange(3))
                 assert np.isfinite(confidences).all()
         return None
 
-    def calibration_file(self, random: Random) -> object:
+    def calibration_file(self, content: bytes) -> object:
         path = self.run / CALIBRATION
         before = path.read_bytes()
         try:
-            path.write_bytes(mutated(before, random))
+            path.write_bytes(content)
             return read_calibration(self.run)
         finally:
             path.write_bytes(before)
 
-    def tensors(self, random: Random) -> object:
-        path = self.work / "model.safetensors"
-        start = int.from_bytes(self.weights[:8], "little") + 8  # the header matters more than millions of numbers
-        path.write_bytes(mutated(self.weights[:start], random) + self.weights[start : start + 4_096])
-        return load_tensors(path)
+    @property
+    def header(self) -> bytes:
+        """The first bytes of the weights: how long the header is, and the header."""
+        return self.weights[: int.from_bytes(self.weights[:8], "little") + 8]
 
-    def toml(self, random: Random) -> object:
-        path = self.work / "settings.toml"
-        path.write_bytes(
-            mutated(b'system = "hire"\n[training]\nsteps = 5\nshots = [1, 3]\n[model]\nmargin = 1.5\n', random)
-        )
-        return read_settings(path)
+    def tensors(self, content: bytes) -> object:
+        """The header matters more than millions of numbers."""
+        return load_tensors(self._written("model.safetensors", content + self.weights[len(self.header) :]))
 
     def assignments(self, random: Random) -> object:
         value = random.choice((*NUMBERS_AS_TEXT, *map(repr, VALUES), "[1, 2", "{a=1}", "none"))
@@ -321,17 +349,53 @@ def _changed(array: Any, random: Random) -> Any:
     return random.choice((other[:-1], other[:0], other.reshape(-1), other.astype(np.float32), other[::-1], other.T))
 
 
+def _object(content: bytes) -> Any:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise HireError("is not JSON") from error
+    if not isinstance(found, dict):
+        raise HireError("is not a JSON object")
+    return found
+
+
+def _mutating(reader: Reader) -> Target:
+    return lambda random: reader.read(mutated(random.choice(reader.samples), random))
+
+
 def _archive() -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as zipped:
-        zipped.writestr("folder/path_graph", "a\tb\tc\n" * 20)
+        zipped.writestr("folder/path_graph", ARCHIVED)
     return stream.getvalue()
+
+
+def _array(array: Any) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def _compressed(content: bytes) -> tuple[bytes, bytes]:
+    stream = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(stream, "zstd") as compressing:
+        compressing.write(content)
+    return gzip.compress(content, mtime=0), stream.getvalue().to_pybytes()
 
 
 def passes(target: Target, random: Random) -> bool:
     """Whether a case was read, not refused; whatever else happens is an error of ours."""
+    return _passes(lambda: target(random))
+
+
+def passes_bytes(reader: Reader, content: bytes) -> bool:
+    """The same of bytes."""
+    return _passes(lambda: reader.read(content))
+
+
+def _passes(read: Callable[[], object]) -> bool:
     try:
-        target(random)
+        read()
     except HireError as error:
         assert error.problems
         assert all(problem.message for problem in error.problems)

@@ -22,7 +22,7 @@ from hire.inference.model import TrainedModel, load
 from hire.systems.path import pretrained
 from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.settings import EvidenceSettings
-from hire.systems.path.stored import stored_at
+from hire.systems.path.stored import cached_index
 from hire.training.embedding import embeddings_of, embeddings_path
 from hire.training.loop import STATE
 from hire.training.run import MODEL
@@ -37,10 +37,20 @@ REFERENCES = [("virus", "organism"), ("fungus", "organism"), ("cell_component", 
 EMBEDDING = EmbeddingSettings(dimension=8, batch_size=64, negatives=16, steps=20)
 
 
-def damage(trials: Trials, flips: int, truncations: int) -> None:
+Damage = Callable[[Trials, int, int], None]
+
+
+@pytest.fixture
+def damage(tell: Callable[..., None]) -> Damage:
     """Of all damage that `make torture` does to an artefact, `make test` does a hundredth, and something of each."""
-    trials.flips(how_many(max(3, flips // 100), flips))
-    trials.truncations(how_many(max(2, truncations // 100), truncations))
+
+    def done(trials: Trials, flips: int, truncations: int) -> None:
+        trials.flips(how_many(max(3, flips // 100), flips))
+        trials.truncations(how_many(max(2, truncations // 100), truncations))
+        counts = {kind: trials.counts[kind] for kind in ("flips", "truncations", "told", "right_all_the_same")}
+        tell("damage to", trials.name, **counts)
+
+    return done
 
 
 def arrays_of(dataset: FewShotDataset) -> tuple[Any, ...]:
@@ -57,12 +67,12 @@ def answers(model: TrainedModel) -> list[Answer]:
     return model.teach(REFERENCES, "part_of").predict("tissue", 5)
 
 
-def test_a_dataset(umls_folder: Path, tmp_path: Path) -> None:
+def test_a_dataset(umls_folder: Path, tmp_path: Path, damage: Damage) -> None:
     folder = shutil.copytree(umls_folder, tmp_path / "umls")
     damage(Trials("dataset", lambda: arrays_of(open_dataset(folder)), contents(folder)), 3_000, 300)
 
 
-def test_a_run(levels_run: Path, umls_folder: Path, tmp_path: Path) -> None:
+def test_a_run(levels_run: Path, umls_folder: Path, tmp_path: Path, damage: Damage) -> None:
     run = shutil.copytree(levels_run, tmp_path / "run")
     believed = [path for path in contents(run) if path.name in ("config.json", MODEL, "calibration.json")]
     assert len(believed) == 5  # one file of weights each for HiRe, the path level, and how they are joined
@@ -81,7 +91,7 @@ def test_a_missing_file_of_a_run(levels_run: Path, umls_folder: Path, tmp_path: 
     assert answers(load(run, umls_folder)) == answers(load(levels_run, umls_folder))
 
 
-def test_the_state_of_a_training(umls_folder: Path, tmp_path: Path) -> None:
+def test_the_state_of_a_training(umls_folder: Path, tmp_path: Path, damage: Damage) -> None:
     """Flips of everything that --resume reads: it refuses, or ends with the weights of an undisturbed training."""
     settings = small_settings("hire", training__steps=3, selection__evaluate_every=2)
 
@@ -100,7 +110,7 @@ def test_the_state_of_a_training(umls_folder: Path, tmp_path: Path) -> None:
     damage(Trials("state of a training", resumed, files), 1_500, 150)
 
 
-def test_the_cache_of_a_published_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_a_published_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Damage) -> None:
     monkeypatch.setenv("HIRE_CACHE", str(tmp_path / "cache"))
     layout = write_layout(tmp_path / "layout")
     open_dataset(layout)
@@ -113,11 +123,13 @@ def test_the_cache_of_a_published_layout(tmp_path: Path, monkeypatch: pytest.Mon
     damage(trials, 300, 60)
 
 
-def test_the_cache_of_counted_evidence(umls_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_counted_evidence(
+    umls_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Damage
+) -> None:
     monkeypatch.setenv("HIRE_CACHE", str(tmp_path / "cache"))
     dataset = open_dataset(umls_folder)
     EvidenceGraph.of(dataset)
-    path = stored_at(dataset, EvidenceSettings())
+    path = cached_index(dataset, EvidenceSettings())
     assert path is not None
 
     def counted() -> str:
@@ -129,7 +141,7 @@ def test_the_cache_of_counted_evidence(umls_folder: Path, tmp_path: Path, monkey
 
 @pytest.mark.parametrize("finished", [True, False])
 def test_the_cache_of_embeddings(
-    umls: FewShotDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: bool
+    umls: FewShotDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: bool, damage: Damage
 ) -> None:
     """Embeddings that were learned, or their state half-way."""
     monkeypatch.setenv("HIRE_CACHE", str(tmp_path / "cache"))
@@ -167,7 +179,9 @@ def _interrupt_embedding(umls: FewShotDataset, monkeypatch: pytest.MonkeyPatch) 
             embeddings_of(umls, EMBEDDING)
 
 
-def test_the_shipped_weights(umls: FewShotDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shipped_weights(
+    umls: FewShotDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Damage
+) -> None:
     place = Path(str(pretrained.__file__)).parent
     shipped = [shutil.copy(place / name, tmp_path / name) for name in (pretrained.WEIGHTS, pretrained.ABOUT)]
     monkeypatch.setattr(pretrained, "files", lambda _package: tmp_path)
@@ -185,7 +199,9 @@ def test_the_shipped_weights(umls: FewShotDataset, tmp_path: Path, monkeypatch: 
             cached.cache_clear()
 
 
-def test_the_progress_of_a_prediction(umls_run: Path, tmp_path: Path, stopped: Callable[..., None]) -> None:
+def test_the_progress_of_a_prediction(
+    umls_run: Path, tmp_path: Path, stopped: Callable[..., None], damage: Damage
+) -> None:
     relation = load(umls_run).teach(REFERENCES)
     (tmp_path / "heads.txt").write_text("plant\nvirus\ncell\ntissue\n")
     heads, question, target = Heads(tmp_path / "heads.txt"), Question(k=3), tmp_path / "out.tsv"
@@ -220,7 +236,7 @@ def stopped() -> Callable[..., None]:
     return stop
 
 
-def test_taught_relations(tmp_path: Path) -> None:
+def test_taught_relations(tmp_path: Path, damage: Damage) -> None:
     path = tmp_path / "state"
     taught(path, 30)
     damage(Trials("taught relations", lambda: everything_in(path), contents(path)), 1_000, 120)

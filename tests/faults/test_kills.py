@@ -9,27 +9,34 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from hire.cli import main
 from hire.data.dataset import FewShotDataset
 from hire.data.open import open_dataset
 from hire.errors import HireError
 from hire.inference.bulk import Heads, Question, write_answers, writer
 from hire.inference.model import load
+from hire.training.loop import STATE
 from hire.training.run import CONFIG, MODEL
 from hire.util.checksums import read_record, write_record
-from tests.faults.support import contents, how_many, killed_at, randomness, torture
+from tests.faults.support import contents, how_many, killed_after, killed_at, randomness, torture
 from tests.service.stored import everything_in
 from tests.support import request, serving
 
 OPERATIONS = 200  # more than any of the short works here has
 
 
+Tell = Callable[..., None]
+TABLE = "what is killed"
+
+
 def killed_everywhere(work: Callable[[], object], check: Callable[[], None], at_most: int) -> int:
-    """Kill some work at its first file operation, its second and so on, until it comes through; how many there were.
+    """Kill some work at its first file operation, its second and so on, until it comes through; how many kills it took.
 
     Of the operations about a share of `at_most` in OPERATIONS is taken.
     """
@@ -40,8 +47,7 @@ def killed_everywhere(work: Callable[[], object], check: Callable[[], None], at_
         came_so_far = killed_at(operation, work)
         check()
         if not came_so_far:
-            print(f"{kills} kills, {operation} operations", file=sys.stderr)
-            return operation
+            return kills
         kills += 1
     raise AssertionError(f"more than {OPERATIONS} file operations")
 
@@ -50,7 +56,7 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_dataset_that_is_replaced_is_always_there(umls: FewShotDataset, tmp_path: Path) -> None:
+def test_a_dataset_that_is_replaced_is_always_there(umls: FewShotDataset, tmp_path: Path, tell: Tell) -> None:
     target = tmp_path / "made"
     umls.save(target)
     expected = contents(target)
@@ -58,12 +64,13 @@ def test_a_dataset_that_is_replaced_is_always_there(umls: FewShotDataset, tmp_pa
     def check() -> None:
         assert len(open_dataset(target).tasks) == len(umls.tasks)
 
-    count = killed_everywhere(lambda: umls.save(target, overwrite=True), check, how_many(10, OPERATIONS))
+    kills = killed_everywhere(lambda: umls.save(target, overwrite=True), check, how_many(10, OPERATIONS))
     umls.save(target, overwrite=True)
-    assert count > 20 and names_in(tmp_path) == ["made"] and contents(target) == expected
+    assert kills > how_many(0, 20) and names_in(tmp_path) == ["made"] and contents(target) == expected
+    tell(TABLE, "a dataset that is replaced, at each file operation", kills=kills)
 
 
-def test_a_new_dataset_is_whole_or_not_there(umls: FewShotDataset, tmp_path: Path) -> None:
+def test_a_new_dataset_is_whole_or_not_there(umls: FewShotDataset, tmp_path: Path, tell: Tell) -> None:
     target = tmp_path / "made"
 
     def check() -> None:
@@ -71,23 +78,25 @@ def test_a_new_dataset_is_whole_or_not_there(umls: FewShotDataset, tmp_path: Pat
             open_dataset(target)
             shutil.rmtree(target)
 
-    killed_everywhere(lambda: umls.save(target), check, how_many(10, OPERATIONS))
+    kills = killed_everywhere(lambda: umls.save(target), check, how_many(10, OPERATIONS))
+    tell(TABLE, "a dataset that is new, at each file operation", kills=kills)
     assert names_in(tmp_path) == []  # the last one came through, and tidied up after all the others
 
 
-def test_a_record_is_the_old_or_the_new_one(tmp_path: Path) -> None:
+def test_a_record_is_the_old_or_the_new_one(tmp_path: Path, tell: Tell) -> None:
     path = tmp_path / "record"
     write_record(path, {"value": 0})
 
     def check() -> None:
         assert read_record(path, "")["value"] in (0, 1)
 
-    killed_everywhere(lambda: write_record(path, {"value": 1}), check, OPERATIONS)
+    kills = killed_everywhere(lambda: write_record(path, {"value": 1}), check, OPERATIONS)
+    tell(TABLE, "a record (`config.json` and the like), at each file operation", kills=kills)
     assert names_in(tmp_path) == ["record"] and read_record(path, "") == {"value": 1}
 
 
 def test_a_prediction_is_resumed_from_any_moment(
-    umls_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    umls_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Tell
 ) -> None:
     monkeypatch.setattr("hire.inference.output.SECONDS_BETWEEN_RECORDS", 0.0)
     relation = load(umls_run).teach([("virus", "organism"), ("fungus", "organism")])
@@ -106,10 +115,11 @@ def test_a_prediction_is_resumed_from_any_moment(
     def write() -> int:
         return write_answers(relation, heads, question, lines, target, {})
 
-    killed_everywhere(write, check, how_many(12, OPERATIONS))
+    kills = killed_everywhere(write, check, how_many(12, OPERATIONS))
+    tell(TABLE, "a prediction, at each file operation", kills=kills)
 
 
-def test_no_confirmed_change_of_taught_relations_is_lost(tmp_path: Path) -> None:
+def test_no_confirmed_change_of_taught_relations_is_lost(tmp_path: Path, tell: Tell) -> None:
     confirmed, path = tmp_path / "confirmed", tmp_path / "state"
     generator = randomness("store")
     work = (
@@ -121,7 +131,8 @@ def test_no_confirmed_change_of_taught_relations_is_lost(tmp_path: Path) -> None
         "    print(table.add(Draft(f'relation {number}', [('a', 'b')])).id, flush=True)\n"
     )
     said: list[str] = []
-    for _ in range(how_many(2, 40)):
+    kills = how_many(2, 40)
+    for _ in range(kills):
         with confirmed.open("w") as stream:
             process = subprocess.Popen([sys.executable, "-c", work, str(path)], stdout=stream)
             while "ready" not in confirmed.read_text():
@@ -132,6 +143,7 @@ def test_no_confirmed_change_of_taught_relations_is_lost(tmp_path: Path) -> None
         said += confirmed.read_text().splitlines()[1:-1]  # the last line may be half
         assert set(said) <= {row[1] for row in everything_in(path)["relations"]}
     assert said
+    tell(TABLE, "a process that teaches relations without pause, at random moments", kills=kills)
 
 
 SMALL = ("model.dimension=8", "embedding.dimension=8", "embedding.steps=100", "training.tasks=4")
@@ -151,31 +163,59 @@ def finish(process: subprocess.Popen[str]) -> None:
     assert process.returncode == 0 and "Traceback" not in output, output
 
 
-@torture
-def test_a_training_is_resumed_from_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also from the moments before it had begun, and while it learned embeddings."""
-    monkeypatch.setenv("HIRE_CACHE", str(tmp_path / "cache-of-whole"))
+TINY = ("model.dimension=8", "training.tasks=2", "training.negatives=16", "embedding.steps=40", "embedding.dimension=8")
+TRAININGS = {  # the options of a training of a second or two, and how often `make torture` kills it
+    "of HiRe, and of its embeddings": (("--system", "hire", "--steps", "20", *(f"--set={set_}" for set_ in TINY)), 35),
+    "of the path level": (("--system", "path", "--steps", "5", "--set=training.tasks=1"), 15),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [next(iter(TRAININGS)), *(pytest.param(name, marks=torture) for name in list(TRAININGS)[1:])]
+)
+def test_a_training_is_resumed_from_any_moment(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Tell
+) -> None:
+    """Also from the moments before it had begun, while it learned embeddings, and again while it was resumed."""
+    monkeypatch.setattr("hire.training.loop.SECONDS_BETWEEN_STATES", 0.0)  # it saves its state after every step
+    options, kills = TRAININGS[name][0], how_many(1, TRAININGS[name][1])
+    generator, log = randomness("train", name), tmp_path / "log"
+
+    def train(run: str, seconds: float | None = None) -> bool:
+        monkeypatch.setenv("HIRE_CACHE", str(tmp_path / f"cache of {run}"))
+        command = ("train", "umls-one", "-o", str(tmp_path / run), "--no-calibrate", "--resume", *options)
+        return killed_after(seconds, lambda: main(list(command)), log)
+
     start = time.monotonic()
-    finish(hire(*TRAIN, "-o", tmp_path / "whole"))
-    seconds = time.monotonic() - start
-    generator = randomness("train")
-    for number in range(8):
-        monkeypatch.setenv("HIRE_CACHE", str(tmp_path / f"cache-{number}"))
-        run = tmp_path / f"run-{number}"
-        process = hire(*TRAIN, "-o", run)
-        time.sleep(generator.uniform(0, seconds))
-        process.kill()
-        process.communicate()
-        finish(hire(*TRAIN, "-o", run, "--resume"))
-        for name in (MODEL, CONFIG):
-            assert (run / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), f"kill {number}"
+    assert train("whole") and "Traceback" not in log.read_text()
+    seconds, expected = time.monotonic() - start, contents(tmp_path / "whole")
+    done = Counter[str]()
+    while done["kills"] < kills:
+        run = tmp_path / f"run {done['kills']}"
+        for _ in range(generator.choice((1, 1, 2))):
+            if not train(run.name, generator.uniform(0, seconds)):
+                done["kills"] += 1
+                done[_moment(run, tmp_path / f"cache of {run.name}")] += 1
+        assert train(run.name), log.read_text()
+        for file in (MODEL, CONFIG):
+            assert (run / file).read_bytes() == expected[tmp_path / "whole" / file], f"after kill {done['kills']}"
         assert not [path.name for path in run.iterdir() if path.name.startswith(".")]
+        shutil.rmtree(run)
+    assert "Traceback" not in log.read_text()
+    tell(TABLE, f"a training {name}, at random moments", **done)
+
+
+def _moment(run: Path, cache: Path) -> str:
+    """What a training was about when it was killed."""
+    if (run / STATE).exists():
+        return "in_training"
+    return "in_pre-training" if list(cache.rglob("*.safetensors")) else "before"
 
 
 @torture
-def test_a_service_that_is_killed_has_all_that_it_confirmed(umls_run: Path, tmp_path: Path) -> None:
-    generator = randomness("serve")
-    for _ in range(5):
+def test_a_service_that_is_killed_has_all_that_it_confirmed(umls_run: Path, tmp_path: Path, tell: Tell) -> None:
+    generator, kills = randomness("serve"), 5
+    for _ in range(kills):
         said: list[str] = []
         options = ("--state", str(tmp_path / "state"))
         with serving(umls_run, *options) as (process, address):
@@ -185,6 +225,7 @@ def test_a_service_that_is_killed_has_all_that_it_confirmed(umls_run: Path, tmp_
             process.kill()
             process.wait()
         assert set(said) <= {row[1] for row in everything_in(tmp_path / "state")["relations"]}
+    tell(TABLE, "`hire serve`, after some requests", kills=kills)
 
 
 def test_a_child_that_hangs_would_be_noticed() -> None:

@@ -27,7 +27,7 @@ from hire.training.pipeline import train_run
 from hire.util.files import atomic_file
 from hire.util.tensors import load_tensors, write_json
 from tests.faults.client import Client
-from tests.faults.test_inputs import TORTURE
+from tests.faults.support import TORTURE, torture
 from tests.support import serving, small_settings
 
 PAIRS = [("virus", "organism"), ("bacterium", "organism"), ("fungus", "organism")]
@@ -130,11 +130,12 @@ def test_more_calls_than_the_queue_holds_are_refused_at_once() -> None:
     assert sum(isinstance(each, BusyError) for each in found) == 3 and found.count(True) == 2
 
 
-def test_a_soak_of_the_service(tmp_path: Path) -> None:
+@torture
+def test_a_soak_of_the_service(tmp_path: Path, tell: Callable[..., None]) -> None:
     from tests.faults.soak import GROWTH, soak
 
-    if not TORTURE:
-        pytest.skip("make torture runs it")
     found = SimpleNamespace(**soak("umls-one", 8, 1.0))
-    print(f"soak: {vars(found)}")
     assert not found.wrong and found.growth <= GROWTH and found.relations_left == 0 and found.rounds > 8
+    tell(
+        "soak", "umls-one, 8 clients, 1 minute", requests=found.requests, wrong=0, growth_in_percent=100 * found.growth
+    )

@@ -23,6 +23,7 @@ from hire.service.service import Service
 from hire.service.store import Store
 from tests.faults.client import Client, answer_on, is_error
 from tests.faults.running import running, running_service
+from tests.faults.support import how_many
 from tests.support import random_model, serving
 
 FILES = 200  # file descriptors of the service
@@ -188,12 +189,13 @@ def test_listing_many_relations_holds_up_nobody(model: TrainedModel, tmp_path: P
     service = Service(model, store)
     names = list(model.dataset.graph.entities)
     pairs = [(names[i % len(names)], names[i // len(names)]) for i in range(1_000)]
-    for number in range(300):
+    relations = how_many(60, 300)
+    for number in range(relations):
         service.relations.add(Draft(f"relation {number}", pairs))
     service.stop()
     store.close()
     done, waits = threading.Event(), []
-    with serving("umls-one", "--state", str(state)) as (_, address):
+    with serving("umls-one", "--state", str(state), "--timeout", "60") as (_, address):
         client = Client(address)
 
         def ask() -> None:
@@ -201,6 +203,7 @@ def test_listing_many_relations_holds_up_nobody(model: TrainedModel, tmp_path: P
                 start = time.monotonic()
                 client.health()
                 waits.append(time.monotonic() - start)
+                time.sleep(0.01)  # the time to answer counts, not the number of answers
 
         thread = threading.Thread(target=ask)
         thread.start()
@@ -209,7 +212,7 @@ def test_listing_many_relations_holds_up_nobody(model: TrainedModel, tmp_path: P
         done.set()
         thread.join()
     found = json.loads(text)["relations"]
-    assert len(found) == 200 and len(found[-1]["references"]) == 1_000
+    assert len(found) == min(200, relations) and len(found[-1]["references"]) == 1_000
     assert max(waits) < 1.0
 
 

@@ -76,6 +76,30 @@ def test_an_output_that_is_no_file_is_written_into(run: Run, predict: tuple[str 
     assert refused.exit_code == 2 and "cannot be resumed" in refused.output
 
 
+def test_an_output_never_replaces_what_is_read(run: Run, predict: tuple[str | Path, ...], tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "heads.txt")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for name in ("heads.txt", "refs.tsv", "link"):
+        result = run(*predict, "-o", tmp_path / name)
+        assert result.exit_code == 2 and "is read by this command" in result.output
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_links_in_a_circle_and_folders_are_told(run: Run, predict: tuple[str | Path, ...], tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    pretrain = ("pretrain", "umls-one", "--steps", "1000000000", "-o")  # would take days: it is told before
+    for command in (
+        (*predict, "-o", tmp_path / "circle"),
+        ("serve", predict[1], "--port", "0", "--state", tmp_path / "circle"),
+        (*pretrain, tmp_path / "circle"),
+        (*pretrain, tmp_path),
+        (*pretrain, tmp_path / "nowhere" / "file"),
+    ):
+        result = run(*command)
+        assert result.exit_code == 2 and str(tmp_path) in result.output, result.output
+        assert not isinstance(result.exception, RuntimeError)
+
+
 @torture
 def test_heads_from_a_pipe_are_all_answered_and_exactly(
     umls_run: Path, predict: tuple[str | Path, ...], tmp_path: Path

@@ -5,7 +5,7 @@ import random
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from hire.service.database import StateFile, StateGoneError
 from hire.service.errors import problem_of
 from hire.service.relations import Draft, RelationTable
 from hire.service.store import Store
+from hire.util.checksums import write_record
 from hire.util.locks import InUseError
 from tests.service.stored import everything_in, taught
 
@@ -118,6 +119,23 @@ def test_a_file_that_lost_its_content_is_told_and_a_new_one_is_never_empty(tmp_p
     assert not (tmp_path / "state.lock").exists()
 
 
+@pytest.mark.parametrize("length", [1, 15, 16, 99, 100, 300, 511, 512, 4_095, 4_096, 8_192])
+def test_a_file_that_was_cut_is_never_taken_for_a_new_one(tmp_path: Path, length: int) -> None:
+    taught(tmp_path / "state")
+    os.truncate(tmp_path / "state", length)
+    with pytest.raises(HireError, match="is damaged, or not a file of taught relations"):
+        Store(tmp_path / "state")
+    assert (tmp_path / "state").stat().st_size == length
+
+
+@pytest.mark.parametrize("content", [b"x", b"a note\n" * 10, b"SQLite format 3\0" + bytes(84)])
+def test_another_file_is_not_made_a_state_file(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "state").write_bytes(content)
+    with pytest.raises(HireError, match="not a file of taught relations"):
+        Store(tmp_path / "state")
+    assert (tmp_path / "state").read_bytes() == content
+
+
 def test_nothing_that_was_confirmed_is_in_the_write_ahead_log_alone(tmp_path: Path) -> None:
     path = tmp_path / "state"
     taught(path)
@@ -127,6 +145,91 @@ def test_nothing_that_was_confirmed_is_in_the_write_ahead_log_alone(tmp_path: Pa
     shutil.copy(path, tmp_path / "copy")  # without the log, as if that had been damaged
     store.close()
     assert "late" in {row[2] for row in everything_in(tmp_path / "copy")["relations"]}
+
+
+def names_in(path: Path) -> set[str]:
+    return {row[2] for row in everything_in(path)["relations"]}
+
+
+def test_damage_to_a_log_that_had_to_stay_is_told(tmp_path: Path) -> None:
+    """While others read, a confirmed change is in the log; a crash may come then, and damage after it."""
+    live = tmp_path / "live"
+    live.mkdir()
+    taught(live / "state", 3)
+    store = Store(live / "state")
+    table = RelationTable(store)
+    with closing(sqlite3.connect(live / "state")) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM relations").fetchone()  # has the file as it is now, until it ends
+        for name in ("late", "later"):
+            table.add(Draft(name, [("a", "b")]))
+        log = (live / "state-wal").read_bytes()
+        assert log and {"late", "later"} <= names_in(shutil.copytree(live, tmp_path / "undamaged") / "state")
+        damaged = [log[:length] for length in (0, 32, len(log) // 2, len(log) - 1)]
+        generator = random.Random(0)
+        for _ in range(40):
+            flipped = bytearray(log)
+            flipped[generator.randrange(len(log))] ^= 1 << generator.randrange(8)
+            damaged.append(bytes(flipped))
+        told = sum(_is_told(live, tmp_path / "damaged", content) for content in damaged)
+        assert told > len(damaged) // 2
+        reader.execute("COMMIT")
+    table.add(Draft("last", [("a", "b")]))
+    assert not (live / "state-confirmed").exists()
+    store.close()
+    assert {"late", "later", "last"} <= names_in(live / "state")
+
+
+def test_the_note_of_a_file_that_was_removed_does_not_matter(tmp_path: Path) -> None:
+    write_record(tmp_path / "state-confirmed", {"digests": [1]})
+    taught(tmp_path / "state", 1)
+    assert names_in(tmp_path / "state") == {"relation 0"}
+    write_record(tmp_path / "state-confirmed", {"digests": [1]})
+    with pytest.raises(HireError, match="changes that were confirmed are missing") as caught:
+        names_in(tmp_path / "state")
+    assert str(tmp_path / "state-confirmed") in str(caught.value.problems[0].remedy)
+    (tmp_path / "state-confirmed").unlink()
+    assert names_in(tmp_path / "state") == {"relation 0"}
+
+
+def _is_told(live: Path, copy: Path, log: bytes) -> bool:
+    """Whether a file with such a log is refused; if not, nothing may be missing."""
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(live, copy)
+    (copy / "state-wal").write_bytes(log)
+    try:
+        found = names_in(copy / "state")
+    except HireError as error:
+        assert error.problems[0].file == str(copy / "state") and error.problems[0].remedy
+        with pytest.raises(HireError):  # not only once
+            names_in(copy / "state")
+        return True
+    assert {"late", "later"} <= found
+    return False
+
+
+def test_a_crash_while_the_log_is_in_use_leaves_a_file_that_opens(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    for committed in (False, True):
+        with opened(path, log=True) as (connection, file), closing(sqlite3.connect(path)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM parents").fetchone()
+            connection.execute("INSERT INTO parents (name) VALUES ('first')")
+            file.settle(connection)
+            connection.execute("BEGIN")
+            connection.execute("INSERT INTO parents (name) VALUES ('second')")
+            file.announce(connection)
+            if committed:
+                connection.execute("COMMIT")
+            copy = shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}-{committed}"))
+            if not committed:
+                connection.execute("COMMIT")
+            reader.execute("COMMIT")
+            file.settle(connection)
+        with opened(copy / "state", log=True) as (connection, _):
+            names = [name for (name,) in connection.execute("SELECT name FROM parents ORDER BY id")]
+            assert names == (["first", "second", "first", "second"] if committed else ["first"])
+        assert sorted(found.name for found in copy.iterdir()) == ["state"]
 
 
 @pytest.mark.parametrize("replaced", [False, True])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,28 @@ def test_a_relation_is_taught_asked_about_and_explained(client: TestClient, mode
     assert client.delete(desk.path).status_code == 204
     assert client.get("/v1/relations").json() == {"relations": [], "next": None}
     assert client.get(f"{desk.path}/answers?head=plant").status_code == 404
+
+
+def test_what_was_learned_of_a_deleted_relation_is_given_up(client: TestClient, service: Service) -> None:
+    desk = Desk(client)
+    ask(desk)
+    assert desk.relation in service.teaching._learned
+    assert client.delete(desk.path).status_code == 204
+    assert not service.teaching._learned
+
+
+def test_memory_is_given_back_now_and_then(
+    client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_back: list[float] = []
+    monkeypatch.setattr(teaching_module, "give_back_memory", lambda: given_back.append(time.monotonic()))
+    monkeypatch.setattr(teaching_module, "SECONDS_BETWEEN_TIDYING", 0.0)
+    ask(Desk(client))
+    assert given_back
+    given_back.clear()
+    monkeypatch.setattr(teaching_module, "SECONDS_BETWEEN_TIDYING", 60.0)
+    ask(Desk(client))
+    assert not given_back
 
 
 def test_references_are_added_later_and_the_last_one_stays(client: TestClient, model: TrainedModel) -> None:

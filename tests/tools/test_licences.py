@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from licences import ALLOWED, refused
 
-LOCKS = [ROOT / "requirements.lock", ROOT / "requirements-docs.lock"]
+LOCKS = [ROOT / name for name in ("requirements.lock", "requirements-docs.lock", "requirements-torture.lock")]
 
 
 def test_licences_and_the_sbom_are_up_to_date_and_allowed() -> None:
@@ -27,7 +27,7 @@ def test_licences_and_the_sbom_are_up_to_date_and_allowed() -> None:
 def test_every_pin_has_hashes(lock: Path) -> None:
     entries = re.split(r"\n(?=\S)", lock.read_text().replace(" \\\n", " ").strip())
     pins = [entry for entry in entries if not entry.startswith("#")]
-    assert len(pins) > 10
+    assert len(pins) > (0 if "torture" in lock.name else 10)
     for pin in pins:
         assert re.fullmatch(r"[A-Za-z0-9._-]+==\S+( +--hash=sha256:[0-9a-f]{64})+", pin), pin[:80]
 

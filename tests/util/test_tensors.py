@@ -94,3 +94,22 @@ def test_a_file_that_is_cut_short_later_does_not_matter(tmp_path: Path) -> None:
     tensors = load_tensors(tmp_path / "file")
     os.truncate(tmp_path / "file", 0)
     assert float(tensors["weights"].sum()) == 1_000_000  # a map of the file would end the process here
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed by forking it")
+def test_what_the_library_leaves_behind_when_it_is_killed_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(tensors: object, filename: Path, metadata: object) -> None:
+        filename.with_name(".tmpAbCdEf").write_text("half of it")  # as the library names it
+        os._exit(9)
+
+    child = os.fork()
+    if not child:
+        monkeypatch.setattr("safetensors.torch.save_file", killed)
+        save_tensors(tmp_path / "file", TENSORS)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert list(tmp_path.rglob(".tmp*"))
+    save_tensors(tmp_path / "file", TENSORS)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -151,7 +151,8 @@ class NearestReferenceTrainer(SystemTrainer[EpisodeBatch, LearnedMap]):
         """Tasks with the same number of references, drawn by the seed and the step alone."""
         shots = int(random_stream(self.seed, "training", step).choice(self.settings.shots))
         tasks, queries, negatives = self.settings.tasks, self.settings.queries, self.settings.negatives
-        return self.pool.batch(self.seed, step, tasks=tasks, shots=shots, queries=queries, negatives=negatives)
+        batch = self.pool.batch(self.seed, step, tasks=tasks, shots=shots, queries=queries, negatives=negatives)
+        return batch.part(self.share.of(tasks, "tasks"))
 
     def loss(self, batch: EpisodeBatch) -> Loss:
         """The cross entropy of the true tail of each query among itself and the negatives of its task."""
@@ -166,7 +167,7 @@ class NearestReferenceTrainer(SystemTrainer[EpisodeBatch, LearnedMap]):
         if batch.query_false is not None:  # what is drawn as a negative may be true for some of the queries
             is_true = ~batch.query_false.to(logits.device)
             logits = logits.masked_fill(F.pad(is_true, (1, 0)), -torch.inf)
-        return Loss(-logits.log_softmax(dim=2)[:, :, 0].mean())
+        return Loss(-logits.log_softmax(dim=2)[:, :, 0].mean(), weight=len(logits))
 
     def _mapped(self, ids: Tensor) -> Tensor:
         mapped: Tensor = self.network(self.entities[ids.to(self.entities.device)])  # [..., dim]

@@ -6,7 +6,8 @@ import io
 import os
 import signal
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, redirect_stdout, suppress
+from pathlib import Path
 from typing import Any
 
 import click
@@ -23,9 +24,11 @@ from hire.cli.serve import serve
 from hire.cli.train import evaluate, pretrain, systems, train
 from hire.errors import HireError
 from hire.util.memory import check_address_limit
+from hire.util.processes import joined, share, started_together
 
 EXIT_BAD_INPUT = 2
 NO_WORK = {"-h", "--help", "--version"}
+TOGETHER = {"train", "pretrain", "evaluate", "calibrate", "predict"}  # what several processes can do
 OUT_OF_MEMORY = "error: out of memory\n       close other programs, or use a smaller graph, dimension or batch"
 
 
@@ -44,7 +47,7 @@ def hire() -> None:
       hire serve runs/my-graph                   web page and HTTP API
       hire predict runs/my-graph --references examples.tsv --head "Marie Curie"
     """
-    progress.show()
+    progress.show(share().first)
 
 
 hire.add_command(data)
@@ -76,7 +79,9 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         if not NO_WORK & set(sys.argv[1:] if arguments is None else arguments):
             check_address_limit()
-        hire.main(arguments, prog_name="hire", standalone_mode=False)
+            _run(sys.argv[1:] if arguments is None else arguments)
+        else:
+            hire.main(arguments, prog_name="hire", standalone_mode=False)
         sys.stdout.flush()  # here, where it can still be told what went wrong
     except SystemExit as end:
         if end.code == 1:  # not ours: click and rich end so when the reader of our output has exited
@@ -115,6 +120,22 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo(f"error: {where}{(error.strerror or str(error)).lower()}", err=True)
         _discard_output()
         sys.exit(EXIT_BAD_INPUT)
+
+
+def _run(arguments: list[str]) -> None:
+    """Run a command; of several processes that torchrun has started, the first one tells what it does."""
+    if started_together() > 1 and not TOGETHER & set(arguments[:1]):
+        remedy = f"start it without torchrun; several processes can do hire {', '.join(sorted(TOGETHER))}"
+        raise HireError(f"hire {' '.join(arguments[:1])} is for a single process", remedy=remedy)
+    try:
+        with joined() as own, ExitStack() as stack:
+            if not own.first:
+                stack.enter_context(redirect_stdout(stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))))
+            hire.main(arguments, prog_name="hire", standalone_mode=False)
+    except BaseException:
+        if started_together() > 1:  # torchrun ends the others when the first has ended, but they end by themselves
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise
 
 
 def _discard_output() -> None:

@@ -10,6 +10,7 @@ import click
 from hire.cli.options import FEW, POSITIVE, SHARE, SHOTS, device_option
 from hire.cli.output import bar, json_option, option, print_json, print_table
 from hire.errors import HireError
+from hire.util.processes import share, told
 
 if TYPE_CHECKING:
     from hire.inference.answers import Answer
@@ -98,7 +99,7 @@ def predict(
       hire predict runs/umls --references part_of.tsv --heads heads.txt --threshold 0.5 -o answers.tsv
       hire predict runs/umls --references part_of.tsv --heads heads.txt --format nt -o answers.nt --resume
     """
-    from hire.inference.bulk import Heads, Question, answers_for, dependencies, write_answers, writer
+    from hire.inference.bulk import Heads, Question, answers_for, dependencies, lines_for, write_answers, writer
     from hire.inference.open import fingerprint_of_model
     from hire.inference.output import complete_for, is_stream
     from hire.util.tensors import device_named
@@ -113,6 +114,10 @@ def predict(
     streams = [given for given in (references, heads, facts) if given is not None and is_stream(given)]
     if len(streams) > len(set(streams)):
         raise click.UsageError(f"{streams[0]} is a stream, which can be read for one option only")
+    if streams and share().processes > 1:
+        raise click.UsageError(f"{streams[0]} is a stream, which several processes cannot read: give a file")
+    if output is not None:
+        _check_not_read(output, Path(model), references, heads, facts)
     relation = _taught(model, dataset, references, name, facts, device)
     question, asked = Question(**options), Heads(heads, head or "")
     if form == "table":
@@ -122,8 +127,8 @@ def predict(
     lines = writer(form, relation, question, prefix)
     if output is None:
         click.echo(lines.header, nl=False)
-        for of, answers in answers_for(relation, asked, question):
-            click.echo(lines.lines(of, answers), nl=False)
+        for _, text in lines_for(relation, asked, question, lines):
+            click.echo(text, nl=False)
         return
     about = {
         "model": fingerprint_of_model(model),
@@ -134,11 +139,23 @@ def predict(
         "prefix": prefix,
         **options,
     }
-    if resume and complete_for(output, about, asked):
-        click.echo(f"{output}: already complete; run without --resume to write it again", err=True)
+    if resume and told(lambda: complete_for(output, about, asked)):
+        _tell(f"{output}: already complete; run without --resume to write it again")
         return
     count = write_answers(relation, asked, question, lines, output, about, resume=resume)
-    click.echo(f"{output}: answers for {count:,} heads", err=True)
+    _tell(f"{output}: answers for {count:,} heads")
+
+
+def _tell(text: str) -> None:
+    if share().first:
+        click.echo(text, err=True)
+
+
+def _check_not_read(output: Path, *given: Path | None) -> None:
+    """Raise if the output is a file that is read: it would be gone afterwards."""
+    for path in given:
+        if path is not None and output.is_file() and path.is_file() and output.samefile(path):
+            raise click.UsageError(f"{output} is read by this command: choose another file for the output")
 
 
 def _print_answers(relation: TaughtRelation, head: str, answers: list[Answer], question: Question) -> None:

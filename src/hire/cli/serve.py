@@ -16,6 +16,7 @@ import click
 from hire.cli.options import FEW, FiniteRange, device_option
 from hire.cli.output import option
 from hire.errors import HireError
+from hire.util.memory import keep_large_blocks_apart
 
 STATE = "relations.sqlite"
 CONFIG = "config.json"  # of a run
@@ -114,6 +115,7 @@ def serve_model(
     if sys.__stderr__ is not None:
         with suppress(OSError, ValueError):  # it may be closed
             faulthandler.enable(sys.__stderr__)  # a crash in compiled code has a last word, too
+    keep_large_blocks_apart()
     with _bound(host, port) as listener:  # fail before anything slow
         import torch
 

@@ -48,11 +48,14 @@ def pretrain(
     from hire.data.open import open_dataset
     from hire.embeddings.settings import EmbeddingSettings
     from hire.training.embedding import embeddings_of, embeddings_path, save_embeddings
+    from hire.util.files import check_file
     from hire.util.settings import changed, to_plain
 
     settings = EmbeddingSettings(dimension=dimension, seed=seed)
     for name, value in (("model", model), ("steps", steps)):
         settings = settings if value is None else changed(settings, name, value)
+    if output is not None:
+        check_file(output)
     opened = open_dataset(dataset)
     start = time.monotonic()
     found = embeddings_of(opened, settings, device)

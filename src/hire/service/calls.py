@@ -89,7 +89,12 @@ def _released(parts: Iterator[str], streams: BoundedSemaphore) -> Iterator[str]:
         streams.release()
 
 
-TheCall = Annotated[Call, Depends(Call)]
+async def the_call(request: Request) -> Call:
+    """The call of a request; not awaited in a thread, as FastAPI does with what is not async."""
+    return Call(request)
+
+
+TheCall = Annotated[Call, Depends(the_call)]
 
 
 def at_once(change: Callable[[], BaseModel]) -> Callable[[], Callable[[], BaseModel]]:

@@ -16,11 +16,13 @@ from pathlib import Path
 import xxhash
 
 from hire.errors import HireError
-from hire.util.files import atomic_file
+from hire.util.checksums import read_record, write_record
+from hire.util.files import atomic_file, explain_os_errors
 from hire.util.locks import locked
 
 MILLISECONDS_TO_WAIT = 5_000  # while another connection has the file locked
 APPLICATION = 0x48695265  # in the header of the file, for `file` and the like
+MAGIC, HEADER_BYTES = b"SQLite format 3\0", 100  # how every file of SQLite begins
 DIGEST = "digest"  # the table of one number
 SIGNS_OF_DAMAGE = ("malformed", "not a database", "unsupported file format", "decode to UTF-8")  # in messages of SQLite
 MASK = (1 << 62) - 1  # the sum of two such digests is still an integer of SQLite
@@ -34,11 +36,16 @@ class StateGoneError(HireError):
     """The file is no longer where it was: what is written to it is lost."""
 
 
+class UnsettledError(HireError):
+    """A change is in the write-ahead log, and cannot be made safe from damage to it."""
+
+
 class StateFile:
     """The guard of one SQLite file; whoever opens the file does so as it says.
 
     The lock is held until `close`. Each connection that writes is given to `register`; a new file gets `create`, an
-    old one `check`, then `opened` is called; `check_in_place` comes before each change, and `settle` after it.
+    old one `check`, then `opened` is called; `check_in_place` comes before each change, `announce` before its commit,
+    and `settle` after it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,6 +53,8 @@ class StateFile:
         self._held = ExitStack()
         self._held.enter_context(locked(path.with_name(f"{path.name}.lock"), path))
         self._identity: tuple[tuple[int, int] | None, ...] = ()
+        self._note = path.with_name(f"{path.name}-confirmed")
+        self._noted: list[int] = []  # the digests that the file may have after a crash, while its log is in use
         try:
             self._begin()
         except BaseException:
@@ -55,16 +64,28 @@ class StateFile:
     def _begin(self) -> None:
         """Make a new file whole at once, a database without tables: so one that is empty has lost its content."""
         if self.path.exists():
-            if not self.path.stat().st_size:
-                raise self.damaged("it is empty")
+            self._check_header()
             return
+        self._note.unlink(missing_ok=True)  # of a file that was removed
         with self.explained(), atomic_file(self.path) as partial:
             connection = sqlite3.connect(partial)
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.close()
 
+    def _check_header(self) -> None:
+        """Raise if the file has no first page: for SQLite it would be an empty database, whatever it once held."""
+        with explain_os_errors(self.path), self.path.open("rb") as stream:
+            header, size = stream.read(HEADER_BYTES), os.fstat(stream.fileno()).st_size
+        page = int.from_bytes(header[16:18], "big")  # 1 stands for 65,536
+        if not size:
+            raise self.damaged("it is empty")
+        if not header.startswith(MAGIC) or size < max(HEADER_BYTES, 65_536 if page == 1 else page):
+            raise self.damaged("it does not begin as one")
+
     def close(self) -> None:
-        """Let another process have the file."""
+        """Let another process have the file; all connections are closed by now, and so the log is merged."""
+        if self._noted and not Path(f"{self.path}-wal").exists():
+            self._note.unlink(missing_ok=True)
         self._held.close()
 
     def register(self, connection: sqlite3.Connection) -> None:
@@ -88,6 +109,18 @@ class StateFile:
         kept = connection.execute(f"SELECT total FROM {DIGEST}").fetchall()
         if [tuple(row) for row in kept] != [(total,)]:
             raise self.damaged("its rows do not match their digest")
+        self._check_note(total)
+
+    def _check_note(self, total: int) -> None:
+        """Raise if changes are missing that were confirmed while the write-ahead log had to stay."""
+        if not self._note.exists():
+            return
+        remedy = f"restore a backup, or do without the last changes: in both cases, remove {self._note}"
+        noted = list(read_record(self._note, remedy).get("digests", []))
+        if total not in noted:
+            what = "changes that were confirmed are missing: its write-ahead log was damaged or removed"
+            raise DamagedFileError(what, file=self.path, remedy=remedy)
+        self._noted = noted
 
     def _expected_objects(self, schema: str) -> list[tuple[object, ...]]:
         memory = sqlite3.connect(":memory:", isolation_level=None)
@@ -131,16 +164,33 @@ class StateFile:
                 remedy="put it back, and start the service again",
             )
 
+    def announce(self, connection: sqlite3.Connection) -> None:
+        """Before a change is committed: if the log is in use, a crash may leave the file with or without it."""
+        if self._noted:
+            self._write_note([*self._noted[-1:], _kept_digest(connection)])
+
     def settle(self, connection: sqlite3.Connection) -> None:
         """After a change is committed: empty the write-ahead log, and see that the change is where it will be found.
 
         Damage to a log that is left behind by a crash would lose its changes without a trace. While others read, the
-        log stays until the next change.
+        log stays; then the digest of what was confirmed is noted beside the file, and compared when it is opened.
         """
         connection.execute("PRAGMA busy_timeout = 0")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         connection.execute(f"PRAGMA busy_timeout = {MILLISECONDS_TO_WAIT}")
+        if busy:
+            self._write_note([_kept_digest(connection)])
+        elif self._noted:
+            self._note.unlink(missing_ok=True)
+            self._noted = []
         self.check_in_place()
+
+    def _write_note(self, digests: list[int]) -> None:
+        try:
+            write_record(self._note, {"digests": digests})
+        except HireError as error:
+            raise UnsettledError(error.problems[0].message, remedy="try again in a moment") from error
+        self._noted = digests
 
     def _identities(self) -> tuple[tuple[int, int] | None, ...]:
         return tuple(_identity(f"{self.path}{suffix}") for suffix in ("", "-wal"))
@@ -152,6 +202,11 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _kept_digest(connection: sqlite3.Connection) -> int:
+    (total,) = connection.execute(f"SELECT total FROM {DIGEST}").fetchone()
+    return int(total)
 
 
 def row_digest(*values: object) -> int:

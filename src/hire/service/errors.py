@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from hire.errors import HireError
 from hire.inference.search import UnknownEntityError
-from hire.service.database import StateGoneError
+from hire.service.database import StateGoneError, UnsettledError
 from hire.service.middleware import BusyError
 from hire.service.problems import MEDIA_TYPE, problem
 from hire.service.push import EndpointError
@@ -28,6 +28,7 @@ BY_ERROR: list[tuple[type[HireError], int, str | None]] = [  # the first that fi
     (KeyReusedError, 422, "key-reused"),
     (StorageError, 503, "storage"),
     (StateGoneError, 503, "storage"),
+    (UnsettledError, 503, "storage"),
     (ChangedFileError, 503, "storage"),
     (UnknownEntityError, 422, "unknown-entity"),
     (EndpointError, 502, None),

@@ -51,6 +51,11 @@ class Service:
         """End what happens in the background."""
         self.jobs.stop()
 
+    def delete(self, relation: str, expected: int | None = None) -> None:
+        """Delete a relation, and what the model has learned of it."""
+        self.relations.delete(relation, expected)
+        self.teaching.forget(relation)
+
     def info(self, relation: StoredRelation) -> Relation:
         """A relation, and how far its review has come."""
         with self.store.reading() as connection:

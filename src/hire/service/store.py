@@ -142,6 +142,7 @@ class Store:
             try:
                 yield self._connection
                 if outermost:
+                    self._file.announce(self._connection)
                     self._connection.execute("COMMIT")
                     self._file.settle(self._connection)
             except BaseException:

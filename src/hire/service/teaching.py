@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,12 +22,14 @@ from hire.service.schemas import Ref
 from hire.service.store import Store, new_id, now
 from hire.util.arrays import IntArray
 from hire.util.cache import SizedCache, text_bytes
+from hire.util.memory import give_back_memory
 
 MAX_ADAPTED = 64  # relations the model stays adapted to; others are adapted to again when they are queried
 MAX_GRAPHS = 4  # graphs with new entities that are kept ready
 MAX_LEARNED = 20  # accepted pairs beside the references, and as many rejected ones: more hardly help, but take time
 MAX_SEARCH_BYTES = 32 << 20  # of cached searches
 ANSWERS_AT_ONCE = 2  # explanations one at a time
+SECONDS_BETWEEN_TIDYING = 5.0
 HEADS_AT_ONCE = 32  # between two chances for others to ask
 
 
@@ -58,6 +61,7 @@ class Teaching:
         # More threads that compute at once would only wait for one another: answers are half compiled loops.
         self._answering = threading.BoundedSemaphore(ANSWERS_AT_ONCE)
         self._explaining, self._learning = threading.Lock(), threading.Lock()
+        self._tidied = time.monotonic()
         self.search = SizedCache(self._search, MAX_SEARCH_BYTES, _bytes_of)  # typing repeats the same beginnings
         self.model.search("a", 1)  # builds the search index now, not at the first request
 
@@ -147,7 +151,19 @@ class Teaching:
                 self._learned.move_to_end(relation.id)
                 while len(self._learned) > MAX_ADAPTED:
                     self._learned.popitem(last=False)
+            self._tidy()
         return found
+
+    def forget(self, relation: str) -> None:
+        """Give up what was learned of a relation, which may be tens of megabytes."""
+        with self._ready:
+            self._learned.pop(relation, None)
+
+    def _tidy(self) -> None:
+        """Give free memory back now and then: relations of ever other sizes leave gaps that add up."""
+        if time.monotonic() - self._tidied > SECONDS_BETWEEN_TIDYING:
+            give_back_memory()
+            self._tidied = time.monotonic()
 
     def is_behind(self, relation: StoredRelation) -> bool:
         """Whether there is something new to learn; not if nobody has asked since the start."""

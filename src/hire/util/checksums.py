@@ -95,6 +95,10 @@ class MappedFiles:
     def __init__(self, paths: Iterable[Path] = ()) -> None:
         self._states = {path: _state(path) for path in paths}
 
+    def add(self, paths: Iterable[Path]) -> None:
+        """Watch more files, as they are now."""
+        self._states |= {path: _state(path) for path in paths}
+
     def check(self) -> None:
         """Raise if a file has changed: reading a map of a file that was cut short would end the process."""
         for path, state in self._states.items():

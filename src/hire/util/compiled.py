@@ -12,10 +12,13 @@ R = TypeVar("R")
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function of numbers and arrays; it lets other threads run meanwhile, and checks no index."""
+    """Compile a function of numbers and arrays; it lets other threads run meanwhile, and checks no index.
+
+    A product and a sum may be one instruction, rounded once.
+    """
     made: Callable[P, R]
     try:
-        made = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+        made = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})(function)
     except RuntimeError:  # there is no folder to keep the machine code in
-        made = numba.njit(nogil=True, error_model="numpy")(function)
+        made = numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})(function)
     return made

@@ -148,22 +148,47 @@ def _replace_directory(new: Path, target: Path, aside: Path) -> None:
 
 
 @contextmanager
-def atomic_file(target: Path) -> Iterator[Path]:
-    """Yield a path beside `target` to write to; it becomes `target` when the block ends, and is removed if it fails."""
-    if target.exists() and not target.is_file():
-        raise HireError("is not a regular file and cannot be replaced", file=target, remedy="choose another name")
-    target = target.resolve()  # replace what a link points to, not the link
-    partial = partial_beside(target)
+def atomic_file(target: Path, *, alone: bool = False) -> Iterator[Path]:
+    """Yield a path beside `target` to write to; it becomes `target` when the block ends, and is removed if it fails.
+
+    `alone` is for writers with temporary files of their own: the path is in a new folder, whose rest is removed.
+    """
+    check_file(target)
+    target = behind_links(target)  # replace what a link points to, not the link
+    beside = partial_beside(target)
+    partial = beside / target.name if alone else beside
     try:
         with explain_os_errors(target):
             _remove_leftovers(target.parent)
+            if alone:
+                beside.mkdir()
             yield partial
             flush_to_disk(partial)
             partial.replace(target)
             flush_to_disk(target.parent)
     finally:
+        if alone:
+            shutil.rmtree(beside, ignore_errors=True)
         with suppress(OSError):
-            partial.unlink()
+            beside.unlink()
+
+
+def check_file(target: Path) -> None:
+    """Raise unless a file can be there: nothing else is, and the folder exists; before work whose result goes there."""
+    with explain_os_errors(target):
+        if not behind_links(target).parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    if target.exists() and not target.is_file():
+        raise HireError("is not a regular file and cannot be replaced", file=target, remedy="choose another name")
+
+
+def behind_links(path: Path) -> Path:
+    """What a path is when all links are followed; an error if they lead in a circle."""
+    with explain_os_errors(path):
+        try:
+            return path.resolve()
+        except RuntimeError as error:  # how pathlib tells a circle
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from error
 
 
 @contextmanager
@@ -182,6 +207,7 @@ def explain_os_errors(path: Path | str) -> Iterator[None]:
             errno.ENOTDIR: "a file is in the place of a directory: choose another path",
             errno.EBUSY: "choose a path that is not in use, such as a folder within it",
             errno.EROFS: "choose a writable path",
+            errno.ELOOP: "the link leads back to itself: choose another path",
         }
         reason = (error.strerror or str(error)).lower()
         raise HireError(reason, file=path, remedy=remedies.get(error.errno or 0)) from error
@@ -255,10 +281,51 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
         stream.write(array.reshape(-1).view(np.uint8).data)
 
 
-def open_array(path: Path) -> NDArray[Any]:
-    """Open an array that `save_array` wrote, read-only: a small one in memory, a large one as a map of its file."""
+class ArrayWriter:
+    """Writes an array part by part, in memory for one part, so that `open_array` can map it."""
+
+    def __init__(self, path: Path, kind: Any, width: int | None = None) -> None:
+        self._stream = path.open("wb")
+        self._kind = np.dtype(kind)
+        self._shape = () if width is None else (width,)  # of an element
+        self._count = 0
+        self._start = self._write_header()
+
+    def _write_header(self) -> int:
+        about: dict[str, Any] = {
+            "descr": np.lib.format.dtype_to_descr(self._kind),
+            "fortran_order": False,
+            "shape": (self._count, *self._shape),
+        }
+        np.lib.format.write_array_header_1_0(self._stream, about)  # padded: as long for any number of elements
+        return self._stream.tell()
+
+    def append(self, part: NDArray[Any]) -> None:
+        """Write more elements."""
+        part = np.ascontiguousarray(part, self._kind)
+        self._stream.write(part.reshape(-1).view(np.uint8).data)
+        self._count += len(part)
+
+    def __enter__(self) -> ArrayWriter:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        try:
+            self._stream.seek(0)
+            if self._write_header() != self._start:
+                raise AssertionError("the header of an array has changed its length")
+        finally:
+            self._stream.close()
+
+
+def open_array(path: Path, *, copied_on_write: bool = False) -> NDArray[Any]:
+    """Open an array that `save_array` wrote: a small one in memory, a large one as a map of its file.
+
+    It is read-only, or else what is written to it is written to a copy of the page.
+    """
     with explain_os_errors(path):
-        mode: Literal["r"] | None = "r" if is_mapped(path) else None
+        map_mode: Literal["r", "c"] = "c" if copied_on_write else "r"
+        mode = map_mode if is_mapped(path) else None
         try:
             array = cast(NDArray[Any], np.load(path, mmap_mode=mode, allow_pickle=False))
         except OSError:
@@ -267,6 +334,8 @@ def open_array(path: Path) -> NDArray[Any]:
             raise HireError(
                 f"is not a readable array ({error})", file=path, remedy="build the dataset again"
             ) from error
+    if copied_on_write:
+        return np.asarray(array)  # plain: numpy's class for maps is slower
     array.flags.writeable = False
     return array
 

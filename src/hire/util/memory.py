@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -15,6 +16,10 @@ from hire.errors import HireError
 MIB = 1 << 20
 LEAST_LIMIT = 1_500 * MIB  # of the address space: the libraries alone take 800 MiB of it
 RESERVE = 400 * MIB  # for threads and what else the libraries allocate without asking
+SECONDS_BETWEEN_TIDYING = 1.0
+MOST_GROWTH = 256 * MIB  # of the process, between two times
+LARGE_BLOCK = MIB
+M_MMAP_THRESHOLD = -3  # as malloc.h has it
 UNLIMITED = 1 << 60  # from here on, a limit is none
 
 
@@ -81,8 +86,17 @@ def address_limit() -> int | None:
 
 
 def _address_space() -> int:
+    return _pages(0)
+
+
+def resident_memory() -> int:
+    """The bytes of this process that are in memory; 0 where the system does not tell."""
+    return _pages(1)
+
+
+def _pages(column: int) -> int:
     with suppress(OSError, ValueError, IndexError):
-        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        return int(Path("/proc/self/statm").read_text().split()[column]) * os.sysconf("SC_PAGE_SIZE")
     return 0
 
 
@@ -123,6 +137,29 @@ def _trim() -> Callable[[int], int] | None:
     except (OSError, AttributeError):
         return None
     return found
+
+
+def keep_large_blocks_apart() -> None:
+    """In a process that runs for long: memory of large arrays goes back to the system as soon as they are gone.
+
+    By itself glibc takes more and more of them from the heap, where arrays of ever other sizes leave gaps.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
+
+
+class Tidying:
+    """Gives memory back now and then: after a second, or once the process has grown by much."""
+
+    def __init__(self) -> None:
+        self._last, self._size = time.monotonic(), resident_memory()
+
+    def tidy(self) -> None:
+        """Give memory back if it is time."""
+        now = time.monotonic()
+        if now - self._last > SECONDS_BETWEEN_TIDYING or resident_memory() - self._size > MOST_GROWTH:
+            give_back_memory()
+            self._last, self._size = now, resident_memory()
 
 
 def give_back_memory() -> None:

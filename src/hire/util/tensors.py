@@ -16,6 +16,7 @@ from torch import Tensor
 from hire.errors import HireError
 from hire.util.checksums import CHECKSUM, checksum_of, damaged
 from hire.util.files import atomic_file, explain_os_errors
+from hire.util.processes import local_rank, started_together
 
 ABOUT = "about"  # the entry of a file's metadata
 TRAIN_AGAIN = "train again"
@@ -29,7 +30,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, str] |
     written = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     check_finite(path, written)
     sealed = {**(about or {}), CHECKSUM: _checksum(written, about or {})}
-    with atomic_file(path) as partial:
+    with atomic_file(path, alone=True) as partial:  # the library has a temporary file of its own beside it
         partial.touch()  # with the permissions of the umask, which the library does not heed
         mode = partial.stat().st_mode & 0o777
         try:  # in one entry: the library writes several in any order, and equal weights should be equal files
@@ -114,6 +115,8 @@ def device_named(name: str | torch.device) -> torch.device:
     available = torch.cuda.is_available()
     if name.startswith("cuda") and not available:
         raise HireError("no CUDA device was found", remedy="choose the device cpu")
+    if available and name in ("auto", "cuda") and started_together() > 1:
+        return torch.device("cuda", local_rank())
     return torch.device("cuda" if name == "auto" and available else name.replace("auto", "cpu"))
 
 

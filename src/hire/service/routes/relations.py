@@ -142,7 +142,7 @@ async def change(relation: str, request: RelationChange, call: TheCall, if_match
 @router.delete("/relations/{relation}", operation_id="deleteRelation", status_code=204)
 async def delete(relation: str, call: TheCall, if_match: IfMatch = None) -> None:
     """Delete a relation and its suggestions; the log of its verdicts stays in the state file."""
-    await call.read(call.service.relations.delete, relation, version_in(if_match))
+    await call.read(call.service.delete, relation, version_in(if_match))
 
 
 @router.post("/relations/{relation}/references", operation_id="addReferences", response_model=Relation)
