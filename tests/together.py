@@ -42,7 +42,7 @@ SECONDS = 120  # that a group of processes may take
 
 STEPS = 100
 TRAINED = ("embeddings", "hire", "path")
-DROPOUTS = ("model.dropout", "model.relation_dropout", "model.drop_path", "model.neighbor_dropout")
+DROPOUTS = ("model.dropout", "model.relation_dropout", "model.drop_path", "model.drop_relation", "model.neighbor_dropout")
 
 
 class Given(Workshop):
