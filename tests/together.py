@@ -42,7 +42,9 @@ SECONDS = 120  # that a group of processes may take
 
 STEPS = 100
 TRAINED = ("embeddings", "hire", "path")
-DROPOUTS = ("model.dropout", "model.relation_dropout", "model.drop_path", "model.drop_relation", "model.neighbor_dropout")
+DROPOUTS = tuple(
+    f"model.{name}" for name in ("dropout", "relation_dropout", "drop_path", "drop_relation", "neighbor_dropout")
+)
 
 
 class Given(Workshop):
