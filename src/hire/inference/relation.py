@@ -256,7 +256,7 @@ class TaughtRelation:
 
     def _score(self, heads: IntArray, tails: IntArray) -> Scores:
         scores: Scores = self.owner.system.score(self.state, heads, tails).numpy()
-        if np.isnan(scores).any():
+        if not (scores < np.inf).all():
             raise HireError("the model gives scores that are not numbers", remedy="train again")
         return scores
 
