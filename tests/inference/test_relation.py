@@ -111,7 +111,7 @@ def test_a_relation_that_nobody_uses_leaves_memory_at_once(trained: TrainedModel
     try:
         relation = taught(trained, "part_of")
         known = trained.dataset.graph.entities[int(relation.references[0, 0])]
-        for head in ("plant", known):
+        for head in (known, "plant"):
             relation.explain(head, relation.predict(head)[0].tail)
         gone = weakref.ref(relation)
         del relation

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -199,6 +201,30 @@ def test_new_entities_have_answers_on_a_graph_of_their_own(path_model: TrainedMo
         assert client.get("/v1/entities", params={"q": "moss", "graph": graph}).json()["matches"][0]["id"] == "moss"
         assert client.get("/v1/entities", params={"q": "moss"}).json()["matches"] == []
         assert client.get("/v1/entities/detail", params={"id": "moss"}).status_code == 422
+    store.close()
+
+
+def test_a_graph_that_is_not_kept_ready_leaves_memory(
+    path_model: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(teaching_module, "MAX_GRAPHS", 1)
+    store = Store(tmp_path / "state")
+    service = Service(path_model, store)
+    gc.disable()  # which would find cycles, but only now and then
+    try:
+        desks, graphs, answers = [], [], []
+        with client_of(service) as client:
+            for name in ("moss", "fern"):
+                body = {"entities": {name: [["isa", "plant", "out"]]}}
+                graphs.append(client.post("/v1/graphs", json=body).json()["id"])
+                desks.append(Desk(client, graph=graphs[-1]))
+                answers.append(ask(desks[-1], head=name))
+                if name == "moss":
+                    first = weakref.ref(service.teaching.of_graph(graphs[0]))
+            assert first() is None and list(service.teaching._learned) == [desks[1].relation]
+            assert ask(desks[0], head="moss") == answers[0]
+    finally:
+        gc.enable()
     store.close()
 
 

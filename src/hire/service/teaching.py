@@ -85,10 +85,16 @@ class Teaching:
             raise NotFoundError(f"there is no graph {graph!r}", remedy="create it with POST /v1/graphs")
         extended = self.model.with_entities(json.loads(row["entities"]))
         with self._ready:
-            self._graphs[graph] = extended
+            extended = self._graphs.setdefault(graph, extended)  # another thread may have been faster
             while len(self._graphs) > MAX_GRAPHS:
-                self._graphs.popitem(last=False)[1].forget()
+                self._give_up(self._graphs.popitem(last=False)[1])
         return extended
+
+    def _give_up(self, model: TrainedModel) -> None:
+        """Let go of a graph that is not kept ready any more: a relation that was taught on it would hold all of it."""
+        model.forget()
+        for relation in [each for each, learned in self._learned.items() if learned.taught.owner is model]:
+            del self._learned[relation]
 
     def check_entities(self, entities: dict[str, Any]) -> None:
         """Raise unless the graph can take new entities."""
@@ -147,16 +153,19 @@ class Teaching:
                 taught = self._adapted(relation.graph, relation.name, true, false, relation.candidates)
                 found = Learned(relation.version, tuple(accepted), tuple(rejected), entry, taught)
             with self._ready:
-                if self._is_there(relation.id):  # otherwise `forget` has been here already
+                if self._is_there(relation, found.taught.owner):
                     self._learned[relation.id] = found
                     self._learned.move_to_end(relation.id)
                 while len(self._learned) > MAX_ADAPTED:
                     self._learned.popitem(last=False)
         return found
 
-    def _is_there(self, relation: str) -> bool:
+    def _is_there(self, relation: StoredRelation, model: TrainedModel) -> bool:
+        """Whether a relation and its graph were not given up while the model learned."""
+        if relation.graph is not None and self._graphs.get(relation.graph) is not model:
+            return False
         with self.store.reading() as connection:
-            found = connection.execute("SELECT 1 FROM relations WHERE id = ? AND deleted IS NULL", (relation,))
+            found = connection.execute("SELECT 1 FROM relations WHERE id = ? AND deleted IS NULL", (relation.id,))
             return found.fetchone() is not None
 
     def forget(self, relation: str) -> None:
