@@ -119,6 +119,15 @@ def test_it_is_the_same_after_json() -> None:
         Calibration.from_dict(wrong)
 
 
+def test_the_scores_of_a_diverged_model_make_a_calibration_that_can_be_read() -> None:
+    scores = np.random.default_rng(0).normal(size=(50, 20)).astype(np.float32) * 1e9
+    outcomes = Outcomes.of(0, scores, np.arange(50), np.zeros(50, int))
+    found = fit(outcomes)
+    assert Calibration.from_dict(found.to_dict()) == found and -np.inf in found.thresholds
+    for entry in report(found, outcomes)["coverage"]:
+        assert entry["covered"] >= entry["confidence"]
+
+
 def test_the_nearest_number_of_references_counts() -> None:
     one, five = (Calibration(t, 1, 0, (0.0,) * len(LEVELS)) for t in (1.0, 2.0))
     found = {1: one, 5: five}

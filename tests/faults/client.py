@@ -42,9 +42,9 @@ class Client:
         found: list[dict[str, Any]] = self.call("/v1/relations")["relations"]
         return found
 
-    def learned(self, relation: str) -> None:
+    def learned(self, relation: str, seconds: float = SECONDS) -> None:
         """Wait until the model has learned from all verdicts, which it does in the background."""
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + seconds
         while self.call(f"/v1/relations/{relation}")["learning"]:
             assert time.monotonic() < end, "the model still learns"
             time.sleep(0.02)

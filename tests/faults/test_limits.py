@@ -135,7 +135,6 @@ def test_a_soak_of_the_service(tmp_path: Path, tell: Callable[..., None]) -> Non
     from tests.faults.soak import GROWTH, soak
 
     found = SimpleNamespace(**soak("umls-one", 8, 1.0))
-    assert not found.wrong and found.growth <= GROWTH and found.relations_left == 0 and found.rounds > 8
-    tell(
-        "soak", "umls-one, 8 clients, 1 minute", requests=found.requests, wrong=0, growth_in_percent=100 * found.growth
-    )
+    growth = max(found.growth_at_rest, found.growth_at_work)
+    assert not found.wrong and growth <= GROWTH and found.relations_left == 0 and found.rounds > 8, found
+    tell("soak", "umls-one, 8 clients, 1 minute", requests=found.requests, wrong=0, growth_in_percent=100 * growth)

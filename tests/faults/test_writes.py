@@ -284,8 +284,12 @@ def test_a_state_that_is_gone_confirms_nothing(umls: FewShotDataset, tmp_path: P
             assert str(tmp_path) not in response.text
 
 
-def test_scores_that_are_no_numbers_are_never_an_answer(umls: FewShotDataset) -> None:
+@pytest.mark.parametrize("score", [float("nan"), float("inf")])
+def test_scores_that_are_no_numbers_are_never_an_answer(
+    score: float, umls: FewShotDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model: TrainedModel = random_model(umls)
-    model.system.entities[:] = float("nan")  # type: ignore[attr-defined]
+    scores = model.system.score
+    monkeypatch.setattr(model.system, "score", lambda *given: scores(*given).fill_(score))
     with pytest.raises(HireError, match="not numbers"):
         model.teach([("virus", "organism")]).predict("plant", 3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,29 @@ def test_its_repr_is_short(trained: TrainedModel) -> None:
     assert repr(relation) == "<TaughtRelation part_of: 3 references, 135 candidates>"
     assert "umls-one" in repr(trained) and len(repr(trained)) < 120
     assert "1 rejected" in repr(relation.reject("virus", "cell"))
+
+
+def test_a_relation_that_nobody_uses_leaves_memory_at_once(trained: TrainedModel) -> None:
+    gc.disable()  # which would find cycles, but only now and then
+    try:
+        relation = taught(trained, "part_of")
+        known = trained.dataset.graph.entities[int(relation.references[0, 0])]
+        for head in (known, "plant"):
+            relation.explain(head, relation.predict(head)[0].tail)
+        gone = weakref.ref(relation)
+        del relation
+        trained.forget()
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_of_the_relations_that_answer_other_heads_one_is_kept(trained: TrainedModel) -> None:
+    relation = taught(trained, "part_of", 5)
+    entities = trained.dataset.graph.entities
+    known = [entities[int(head)] for head in dict.fromkeys(relation.references[:, 0].tolist())]
+    assert len(known) > 1
+    answers = {head: relation.predict(head) for head in ("plant", *known, "cell", *known)}
+    assert [entities[head] for head, (other, _) in relation._kept.items() if other] == known[-1:]
+    assert {"plant", "cell"} < {entities[head] for head in relation._kept}
+    assert answers == {head: relation.predict(head) for head in answers}

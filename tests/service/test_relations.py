@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import gc
 import json
-import time
+import weakref
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from hire.inference.model import TrainedModel
+from hire.inference.relation import TaughtRelation
 from hire.service import relations as relations_module
 from hire.service import teaching as teaching_module
 from hire.service.service import Service
@@ -45,18 +48,31 @@ def test_what_was_learned_of_a_deleted_relation_is_given_up(client: TestClient, 
     assert not service.teaching._learned
 
 
-def test_memory_is_given_back_now_and_then(
-    client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+def test_what_is_learned_of_a_relation_while_it_is_deleted_is_given_up(
+    service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given_back: list[float] = []
-    monkeypatch.setattr(teaching_module, "give_back_memory", lambda: given_back.append(time.monotonic()))
-    monkeypatch.setattr(teaching_module, "SECONDS_BETWEEN_TIDYING", 0.0)
-    ask(Desk(client))
-    assert given_back
-    given_back.clear()
-    monkeypatch.setattr(teaching_module, "SECONDS_BETWEEN_TIDYING", 60.0)
-    ask(Desk(client))
-    assert not given_back
+    relation = service.relations.add(relations_module.Draft("kind", EXAMPLES))
+    adapt = service.teaching._adapted
+
+    def meanwhile(*arguments: Any) -> TaughtRelation:
+        service.delete(relation.id)
+        return adapt(*arguments)
+
+    monkeypatch.setattr(service.teaching, "_adapted", meanwhile)
+    assert service.teaching.taught(relation).predict("plant", 1)  # whoever asked before is answered
+    assert not service.teaching._learned
+
+
+def test_memory_is_given_back_now_and_then_if_there_was_work(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    given_back, seconds, worked = [0], [100.0], [1.0]
+    clock = SimpleNamespace(monotonic=lambda: seconds[0], process_time=lambda: worked[0])
+    monkeypatch.setattr(teaching_module, "time", clock)
+    monkeypatch.setattr(teaching_module, "give_back_memory", lambda: given_back.append(1))
+    for passed, work, times in ((0.0, 0.0, 1), (6.0, 0.0, 1), (0.0, 0.5, 2), (1.0, 0.5, 2), (6.0, 0.0, 3)):
+        seconds[0] += passed
+        worked[0] += work
+        service.jobs._learn_next()  # also if there is nothing to learn
+        assert sum(given_back) == times
 
 
 def test_references_are_added_later_and_the_last_one_stays(client: TestClient, model: TrainedModel) -> None:
@@ -185,6 +201,30 @@ def test_new_entities_have_answers_on_a_graph_of_their_own(path_model: TrainedMo
         assert client.get("/v1/entities", params={"q": "moss", "graph": graph}).json()["matches"][0]["id"] == "moss"
         assert client.get("/v1/entities", params={"q": "moss"}).json()["matches"] == []
         assert client.get("/v1/entities/detail", params={"id": "moss"}).status_code == 422
+    store.close()
+
+
+def test_a_graph_that_is_not_kept_ready_leaves_memory(
+    path_model: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(teaching_module, "MAX_GRAPHS", 1)
+    store = Store(tmp_path / "state")
+    service = Service(path_model, store)
+    gc.disable()  # which would find cycles, but only now and then
+    try:
+        desks, graphs, answers = [], [], []
+        with client_of(service) as client:
+            for name in ("moss", "fern"):
+                body = {"entities": {name: [["isa", "plant", "out"]]}}
+                graphs.append(client.post("/v1/graphs", json=body).json()["id"])
+                desks.append(Desk(client, graph=graphs[-1]))
+                answers.append(ask(desks[-1], head=name))
+                if name == "moss":
+                    first = weakref.ref(service.teaching.of_graph(graphs[0]))
+            assert first() is None and list(service.teaching._learned) == [desks[1].relation]
+            assert ask(desks[0], head="moss") == answers[0]
+    finally:
+        gc.enable()
     store.close()
 
 

@@ -285,6 +285,7 @@ def _thresholds(rest: FloatArray, relations: IntArray) -> tuple[float, ...]:
         )  # [tried]
         chosen = np.searchsorted(covered, LEVELS)
     quantiles = np.append(_quantiles(rest, relations, tried), -np.inf)
+    quantiles[quantiles < MASSES.low] = -np.inf  # scores of a diverged model: a mass that small is no limit
     return tuple(quantiles[chosen].tolist())
 
 

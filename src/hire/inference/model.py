@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -130,14 +131,13 @@ class TrainedModel:
             found = self._learn(references, name, chosen, false)
             self._recent[key] = found
             while len(self._recent) > RECENT:
-                self._forget()
+                with suppress(KeyError):  # another thread was faster
+                    self._recent.popitem(last=False)
         return found
 
-    def _forget(self) -> None:
-        try:
-            self._recent.popitem(last=False)
-        except KeyError:  # another thread was faster
-            return
+    def forget(self) -> None:
+        """Give up the relations that were taught last: they and the model would keep one another in memory."""
+        self._recent.clear()
 
     def _learn(
         self, references: IntArray, name: str | None, chosen: IntArray | None, rejected: IntArray

@@ -193,20 +193,29 @@ class TaughtRelation:
 
     def _scored(self, heads: IntArray) -> list[tuple[TaughtRelation, Scores]]:
         """Each head with the relation that answers it and the scores of its candidates."""
-        kept = self._kept
-        found = {int(head): kept[int(head)] for head in heads if int(head) in kept}
+        found = {head: (relation or self, row) for head, (relation, row) in self._kept.items()}
         for relation, some in self.by_head(np.unique([head for head in heads if int(head) not in found])):
             for head, row in zip(some, relation.candidate_scores(some), strict=True):
                 found[int(head)] = relation, row
         if len(heads) == 1 and len(self.candidates) <= KEPT_CANDIDATES:
-            latest = {**kept, **found}
-            # In one assignment, because other threads may read it: whose heads are kept does not matter.
-            self.__dict__["_kept"] = dict(islice(latest.items(), max(0, len(latest) - KEPT_HEADS), None))
+            self._keep(int(heads[0]), *found[int(heads[0])])
         return [found[int(head)] for head in heads]
 
+    def _keep(self, head: int, relation: TaughtRelation, scores: Scores) -> None:
+        """Keep the scores of a head that was asked about by itself, the oldest no longer."""
+        # A relation with a reference to itself would stay in memory until the garbage collector looks for cycles.
+        other = None if relation is self else relation
+        kept = {known: of for known, of in self._kept.items() if known != head and not (other and of[0])}
+        # In one assignment, because other threads may read it: whose heads are kept does not matter.
+        self.__dict__["_kept"] = dict([*kept.items(), (head, (other, scores))][-KEPT_HEADS:])
+
     @cached_property
-    def _kept(self) -> dict[int, tuple[TaughtRelation, Scores]]:
-        """The latest heads that were asked about one by one: whoever has seen answers will ask for the reasons."""
+    def _kept(self) -> dict[int, tuple[TaughtRelation | None, Scores]]:
+        """The latest heads that were asked about one by one: whoever has seen answers will ask for the reasons.
+
+        Each has its scores and the relation that answers it: None for this one, and only once another, which may be
+        megabytes.
+        """
         return {}
 
     def _answers(self, heads: IntArray, k: int, known: bool, threshold: float | None) -> list[list[Answer]]:
@@ -256,7 +265,7 @@ class TaughtRelation:
 
     def _score(self, heads: IntArray, tails: IntArray) -> Scores:
         scores: Scores = self.owner.system.score(self.state, heads, tails).numpy()
-        if np.isnan(scores).any():
+        if not (scores < np.inf).all():
             raise HireError("the model gives scores that are not numbers", remedy="train again")
         return scores
 

@@ -240,6 +240,7 @@ class Jobs:
         self._learn.set()
 
     def _learn_next(self) -> bool:
+        self.teaching.tidy()
         with self._noticing:
             if not self._to_learn:
                 return False

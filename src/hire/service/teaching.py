@@ -29,7 +29,7 @@ MAX_GRAPHS = 4  # graphs with new entities that are kept ready
 MAX_LEARNED = 20  # accepted pairs beside the references, and as many rejected ones: more hardly help, but take time
 MAX_SEARCH_BYTES = 32 << 20  # of cached searches
 ANSWERS_AT_ONCE = 2  # explanations one at a time
-SECONDS_BETWEEN_TIDYING = 5.0
+SECONDS_BETWEEN_TIDYING, LEAST_WORK = 5.0, 0.1  # seconds; of processor time
 HEADS_AT_ONCE = 32  # between two chances for others to ask
 
 
@@ -61,7 +61,7 @@ class Teaching:
         # More threads that compute at once would only wait for one another: answers are half compiled loops.
         self._answering = threading.BoundedSemaphore(ANSWERS_AT_ONCE)
         self._explaining, self._learning = threading.Lock(), threading.Lock()
-        self._tidied = time.monotonic()
+        self._tidied = self._worked = 0.0  # when memory was given back, and the processor time then
         self.search = SizedCache(self._search, MAX_SEARCH_BYTES, _bytes_of)  # typing repeats the same beginnings
         self.model.search("a", 1)  # builds the search index now, not at the first request
 
@@ -85,10 +85,16 @@ class Teaching:
             raise NotFoundError(f"there is no graph {graph!r}", remedy="create it with POST /v1/graphs")
         extended = self.model.with_entities(json.loads(row["entities"]))
         with self._ready:
-            self._graphs[graph] = extended
+            extended = self._graphs.setdefault(graph, extended)  # another thread may have been faster
             while len(self._graphs) > MAX_GRAPHS:
-                self._graphs.popitem(last=False)
+                self._give_up(self._graphs.popitem(last=False)[1])
         return extended
+
+    def _give_up(self, model: TrainedModel) -> None:
+        """Let go of a graph that is not kept ready any more: a relation that was taught on it would hold all of it."""
+        model.forget()
+        for relation in [each for each, learned in self._learned.items() if learned.taught.owner is model]:
+            del self._learned[relation]
 
     def check_entities(self, entities: dict[str, Any]) -> None:
         """Raise unless the graph can take new entities."""
@@ -147,23 +153,32 @@ class Teaching:
                 taught = self._adapted(relation.graph, relation.name, true, false, relation.candidates)
                 found = Learned(relation.version, tuple(accepted), tuple(rejected), entry, taught)
             with self._ready:
-                self._learned[relation.id] = found
-                self._learned.move_to_end(relation.id)
+                if self._is_there(relation, found.taught.owner):
+                    self._learned[relation.id] = found
+                    self._learned.move_to_end(relation.id)
                 while len(self._learned) > MAX_ADAPTED:
                     self._learned.popitem(last=False)
-            self._tidy()
         return found
+
+    def _is_there(self, relation: StoredRelation, model: TrainedModel) -> bool:
+        """Whether a relation and its graph were not given up while the model learned."""
+        if relation.graph is not None and self._graphs.get(relation.graph) is not model:
+            return False
+        with self.store.reading() as connection:
+            found = connection.execute("SELECT 1 FROM relations WHERE id = ? AND deleted IS NULL", (relation.id,))
+            return found.fetchone() is not None
 
     def forget(self, relation: str) -> None:
         """Give up what was learned of a relation, which may be tens of megabytes."""
         with self._ready:
             self._learned.pop(relation, None)
 
-    def _tidy(self) -> None:
-        """Give free memory back now and then: relations of ever other sizes leave gaps that add up."""
-        if time.monotonic() - self._tidied > SECONDS_BETWEEN_TIDYING:
+    def tidy(self) -> None:
+        """Give free memory back now and then, if there was work: relations of ever other sizes leave gaps."""
+        now, worked = time.monotonic(), time.process_time()
+        if now - self._tidied > SECONDS_BETWEEN_TIDYING and worked - self._worked > LEAST_WORK:
             give_back_memory()
-            self._tidied = time.monotonic()
+            self._tidied, self._worked = now, time.process_time()
 
     def is_behind(self, relation: StoredRelation) -> bool:
         """Whether there is something new to learn; not if nobody has asked since the start."""
