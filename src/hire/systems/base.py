@@ -36,6 +36,7 @@ RECIPES: dict[Recipe, str] = {
     "published": "loss, negatives, regime, batch and model selection as in the system's own paper",
     "common": "the same tasks, embeddings, loss and budget for every system, those of the preset `fast`",
 }
+TAILS_AT_ONCE = 1 << 17  # bounds the memory for many candidates
 REMEMBERED = range(100, 20_001)  # tails: fewer are soon done again, and more are not worth their memory
 
 
@@ -77,6 +78,12 @@ class FewShotSystem(ABC):
     @abstractmethod
     def score(self, state: Any, heads: IntArray, tails: IntArray) -> Tensor:
         """How well each tail fits each head, [heads, tails] float32 on the CPU; more is better."""
+
+    def score_many(self, state: Any, heads: IntArray, tails: IntArray) -> Tensor:
+        """As `score`, for any number of tails: some at a time, to bound the memory, unless a system knows better."""
+        starts = range(0, max(1, len(tails)), TAILS_AT_ONCE)
+        blocks = [self.score(state, heads, tails[start : start + TAILS_AT_ONCE]) for start in starts]
+        return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ from hire.systems.path import kernels
 from hire.systems.path.graph import Edges, EvidenceGraph
 from hire.systems.path.reduced import ReducedGraph
 from hire.systems.path.rules import PATH_FEATURES, PairPaths, Rules, paths_between
-from hire.util.arrays import FloatArray, IntArray, expand_rows
+from hire.util.arrays import FloatArray, IntArray, distinct, expand_rows
 
 EDGE_FEATURES = (  # of each edge type
     "head similarity",  # between its sources and the reference heads, by profile
@@ -212,6 +212,12 @@ class ReferenceEvidence:
             keys, positions = np.unique(owners * graph.entity_count + graph.targets[back.ids], return_inverse=True)
             found.append((keys, np.bincount(positions, parts, minlength=len(keys)).astype(np.float32)))
         return found
+
+    @property
+    def sharing_entities(self) -> NDArray[np.int64]:
+        """The heads and tails of the references, and all entities that share a tuple with one of them, sorted."""
+        shared = [keys % self.graph.entity_count for keys, _ in self._shares]
+        return np.asarray(distinct(np.concatenate([self.pairs.ravel(), *shared])))
 
     def _tuples(self, side: int) -> tuple[Edges, FloatArray, NDArray[Any]]:
         """The edges that leave the reference heads or tails, the idf of their tuples, and its sum, [shots]."""

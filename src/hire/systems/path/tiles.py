@@ -161,6 +161,32 @@ def tiled_scores(
     return scores
 
 
+def unreached_scores(weights: TiledWeights, tails: TiledTails, features: FloatArray, channels: int) -> FloatArray:
+    """The mean of the members' scores for pairs with all tails, none of them reached by a walk, [tails]."""
+    scores = np.empty(len(features), np.float32)
+    nothing, nowhere = np.zeros((0, channels), np.float32), np.zeros(0, np.int64)
+    no_edges, no_levels = np.zeros(0, np.int32), np.zeros((0, 2), np.int16)
+    _read_out(
+        weights,
+        tails,
+        features,
+        nowhere,
+        nowhere,
+        nothing,
+        nothing,
+        nothing,
+        nothing,
+        nothing,
+        no_edges,
+        no_edges,
+        no_levels,
+        no_edges,
+        np.float32(1),
+        scores,
+    )
+    return scores
+
+
 @compiled
 def _read_out(
     own: TiledWeights,

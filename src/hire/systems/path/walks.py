@@ -48,6 +48,19 @@ class TailInputs:
     profile_counts: Tensor  # [entries]: log(1 + number of edges)
 
     @classmethod
+    def of(cls, evidence: ReferenceEvidence, entities: IntArray) -> TailInputs:
+        """Some entities as tails of a task."""
+        graph = evidence.graph
+        entries = graph.profiles(entities, evidence.hidden)
+        of_task = np.broadcast_to(evidence.summary, (len(entities), len(evidence.summary)))
+        return cls(
+            _float(np.concatenate([evidence.entity_features(entities), of_task], axis=1)),
+            _long(entries.owners),
+            _long(graph.profile_edge_types[entries.ids]),
+            _float(np.log1p(graph.entry_counts(entries.ids))),
+        )
+
+    @classmethod
     def joined(cls, parts: list[TailInputs], edge_type_count: int) -> TailInputs:
         """The tails of several tasks, concatenated."""
         starts = np.cumsum([0, *(len(part.features) for part in parts[:-1])]).tolist()
@@ -96,14 +109,6 @@ class Tails:
         position[entities] = 0
         ends = np.flatnonzero(position == 0)
         position[ends] = np.arange(len(ends))
-        entries = graph.profiles(entities, evidence.hidden)
-        of_task = np.broadcast_to(evidence.summary, (len(entities), len(evidence.summary)))
-        inputs = TailInputs(
-            _float(np.concatenate([evidence.entity_features(entities), of_task], axis=1)),
-            _long(entries.owners),
-            _long(graph.profile_edge_types[entries.ids]),
-            _float(np.log1p(graph.entry_counts(entries.ids))),
-        )
         return cls(
             entities,
             row_offsets(back.owners, len(entities)),
@@ -112,7 +117,7 @@ class Tails:
             position[graph.targets[back.ids]],
             position[entities],
             np.ascontiguousarray(evidence.similarities(entities, TAIL)),
-            inputs,
+            TailInputs.of(evidence, entities),
             ends,
             position,
         )
@@ -260,6 +265,13 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
         _float(features),
         chosen is None and len(heads) == 1,
     )
+
+
+def nodes_within_two_hops(evidence: ReferenceEvidence, head: int) -> IntArray:
+    """The nodes that a walk of at most two hops from a head leads to, the head among them, with duplicates."""
+    graph, near = evidence.graph, _first_hop(evidence, np.array([head])).nodes
+    passed = near[graph.passable(near, evidence.hidden)]
+    return np.concatenate([near, graph.targets[graph.leaving(passed, evidence.hidden).ids]])
 
 
 def _first_hop(evidence: ReferenceEvidence, heads: IntArray) -> _Near:
