@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -190,6 +191,8 @@ def soak(model: str, clients: int, minutes: float, seed: int = 0) -> dict[str, A
             service = Service(Client(address), process.pid, rounds, outcome)
             for part in range(PARTS):
                 at_work.append(work_together(service, clients, seconds, seed + part * clients))
+                if outcome.wrong:
+                    return {"wrong": outcome.wrong[:5], "rounds": outcome.rounds, "requests": outcome.requests}
                 at_rest.append(rest(service))
             left = len(service.client.relations())
     middle = (PARTS + 1) // 2
@@ -208,6 +211,11 @@ def soak(model: str, clients: int, minutes: float, seed: int = 0) -> dict[str, A
     }
 
 
+def growth(found: Mapping[str, Any]) -> float:
+    """By how much memory has grown after the warm-up, at rest or at work."""
+    return float(max(found["growth_at_rest"], found["growth_at_work"]))
+
+
 def main() -> int:
     """Run it from the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -218,7 +226,7 @@ def main() -> int:
     given = parser.parse_args()
     found = soak(given.model, given.clients, given.minutes, given.seed)
     print(json.dumps(found, indent=1))
-    return int(bool(found["wrong"]) or max(found["growth_at_rest"], found["growth_at_work"]) > GROWTH)
+    return int(bool(found["wrong"]) or found["relations_left"] > 0 or growth(found) > GROWTH)
 
 
 if __name__ == "__main__":

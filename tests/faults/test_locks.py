@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from hire.service.store import Store
 from hire.training.run import CONFIG, LOCK, MODEL
+from hire.util.locks import InUseError
 from tests.faults.support import torture
 from tests.faults.test_kills import TRAIN, finish, hire
 from tests.support import serving
@@ -54,6 +56,16 @@ def test_the_second_writer_of_a_run_an_output_or_a_state_is_refused(
     assert run(*predict).exit_code == 0  # taken over
     assert run("train", "umls-one", "-o", tmp_path / "run", "--system", "popularity").exit_code == 0
     assert not (tmp_path / "run" / LOCK).exists() and (tmp_path / "run" / MODEL).exists()
+
+
+def test_a_state_is_the_same_by_whatever_link(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state")
+    (tmp_path / "link").symlink_to(tmp_path / "state")
+    with pytest.raises(InUseError):
+        Store(tmp_path / "link")
+    store.close()
+    Store(tmp_path / "link").close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "state"]
 
 
 @torture

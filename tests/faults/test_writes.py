@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -26,7 +27,7 @@ from hire.training.run import CALIBRATION, MODEL
 from hire.util.tensors import load_tensors, save_tensors
 from tests.faults.support import torture
 from tests.service.stored import everything_in, taught
-from tests.support import random_model
+from tests.support import SECONDS, random_model, request
 
 Run = Callable[..., Result]
 SMALL = ("--system", "mean-translation", "--set", "embedding.steps=3", "--set", "embedding.dimension=100")
@@ -264,6 +265,39 @@ def test_a_dataset_that_is_cut_while_it_is_served_is_told(
                 assert "was changed or removed while it was in use" in response.text
 
 
+@pytest.mark.parametrize("command", ["predict", "serve"])
+def test_a_file_that_is_cut_in_the_midst_of_an_answer_ends_with_a_word(
+    command: str, umls_folder: Path, predict: tuple[str | Path, ...], tmp_path: Path
+) -> None:
+    """The system ends the process: by what, and where, is said on standard error."""
+    folder = tmp_path / "umls"
+    subprocess.run(["cp", "-r", str(umls_folder), str(folder)], check=True)
+    code = (
+        "import os, sys; from pathlib import Path; from hire.cli import main; from hire.util import files\n"
+        "from hire.inference.relation import TaughtRelation as Relation\n"
+        "files.LARGEST_IN_MEMORY, score = 0, Relation.candidate_scores\n"
+        "def cut(*given):\n"
+        "    for path in Path(sys.argv[2]).rglob('*.npy'): os.truncate(path, 0)\n"
+        "    return score(*given)\n"
+        "Relation.candidate_scores = cut\n"
+        "main(sys.argv[1:])\n"
+    )
+    given = predict[2:] if command == "predict" else ("--port", "0", "--state", tmp_path / "state")
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, command, str(folder), *map(str, given)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    if command == "serve":
+        assert process.stdout is not None
+        address = process.stdout.readline().split(" at ")[1].split("/  ")[0]
+        with pytest.raises(OSError, match=r"closed|reset"):
+            request(f"{address}/v1/relations", TEACH)
+    _, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == -signal.SIGBUS and "Bus error" in errors, errors
+
+
 def test_weights_that_are_cut_while_they_are_used_do_not_matter(umls_run: Path, tmp_path: Path) -> None:
     model = tmp_path / "run"
     subprocess.run(["cp", "-r", str(umls_run), str(model)], check=True)
@@ -281,7 +315,9 @@ def test_a_state_that_is_gone_confirms_nothing(umls: FewShotDataset, tmp_path: P
         (tmp_path / "state").unlink()
         for response in (client.post("/v1/relations", json=TEACH), client.delete(f"/v1/relations/{kept}")):
             assert response.status_code == 503 and "nothing can be saved" in response.text
-            assert str(tmp_path) not in response.text
+            assert str(tmp_path) not in response.text and "overloaded" not in response.text
+        client.get("/v1/relations")
+        assert not (tmp_path / "state").exists()  # whoever only reads does not make an empty one
 
 
 @pytest.mark.parametrize("score", [float("nan"), float("inf")])

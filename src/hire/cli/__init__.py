@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import io
 import os
 import signal
@@ -76,6 +77,9 @@ def main(arguments: list[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):  # names may contain what the terminal cannot show
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if sys.__stderr__ is not None and not faulthandler.is_enabled():
+        with suppress(OSError, ValueError):  # it may be closed
+            faulthandler.enable(sys.__stderr__)  # a crash in compiled code has a last word, too
     try:
         if not NO_WORK & set(sys.argv[1:] if arguments is None else arguments):
             check_address_limit()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import re
 import socket
-import sys
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -112,9 +110,6 @@ def serve_model(
             f"others can reach {host} without a token",
             remedy="set --token, or pass --open-to-all to allow it",
         )
-    if sys.__stderr__ is not None:
-        with suppress(OSError, ValueError):  # it may be closed
-            faulthandler.enable(sys.__stderr__)  # a crash in compiled code has a last word, too
     keep_large_blocks_apart()
     with _bound(host, port) as listener:  # fail before anything slow
         import torch

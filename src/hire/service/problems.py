@@ -25,6 +25,12 @@ CODES = {
     504: ("timeout", "The request timed out"),
     507: ("storage-full", "The disk is full"),
 }
+TITLES = {  # of codes that are not the usual ones of their status
+    "in-progress": "The same request is still being carried out",
+    "key-reused": "The idempotency key was used before",
+    "storage": "The service cannot read or write its files",
+    "unknown-entity": "An entity is unknown",
+}
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"description": title, "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
     for status, (_, title) in CODES.items()
@@ -45,7 +51,7 @@ def problem(
     usual, title = CODES.get(status, ("error", "Error"))
     return {
         "type": f"urn:hire:problem:{code or usual}",
-        "title": title,
+        "title": TITLES.get(code or usual, title),
         "status": status,
         "code": code or usual,
         "detail": detail,

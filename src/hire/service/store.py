@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from hire.errors import HireError
 from hire.service.database import StateFile
 from hire.service.tables import SCHEMA, VERSION
+from hire.util.files import behind_links
 
 SECONDS_TO_WAIT = 5.0  # while another process is writing
 KEPT_EVENTS = 20_000
@@ -56,6 +57,7 @@ class Store:
     """One state file. Changes are on disk when they return; each thread reads by a connection of its own."""
 
     def __init__(self, path: Path) -> None:
+        path = behind_links(path) if path.is_symlink() else path  # its lock and its log are beside the file itself
         self.path = path
         self.changed: Callable[[], None] = lambda: None  # called after each change, from any thread
         self._lock = threading.RLock()
@@ -78,7 +80,10 @@ class Store:
             raise
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False)
+        there = f"{self.path.absolute().as_uri()}?mode=rw"  # a file that was removed is not made anew
+        connection = sqlite3.connect(
+            there, timeout=SECONDS_TO_WAIT, isolation_level=None, check_same_thread=False, uri=True
+        )
         connection.row_factory = sqlite3.Row
         connection.create_function("log2", 1, math.log2, deterministic=True)  # not every SQLite has it
         return connection
