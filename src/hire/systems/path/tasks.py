@@ -16,6 +16,7 @@ from hire.sampling.task_pool import TaskShares, collect_tasks, cumulative_shares
 from hire.systems.path import walk_kernels
 from hire.systems.path.features import ENTITY_FEATURES, ReferenceEvidence
 from hire.systems.path.graph import EvidenceGraph
+from hire.systems.path.positions import Positions
 from hire.systems.path.settings import PathTrainingSettings
 from hire.systems.path.walks import TailInputs, Tails, Walks, walks
 from hire.util.arrays import IntArray, positions_in
@@ -154,8 +155,7 @@ class PathTasks:
     def _difficulty(self, evidence: ReferenceEvidence, heads: IntArray, pool: IntArray) -> NDArray[np.float64]:
         """How hard each candidate may be to tell from a true tail, [queries, pool]."""
         graph = self.graph
-        position = np.full(graph.entity_count, -1)
-        position[pool] = np.arange(len(pool))
+        position, _, _ = Positions.of(pool)  # which is sorted and distinct: as it is
         once, twice = np.zeros((2, len(heads), len(pool)), np.int32)
         near = graph.leaving(np.asarray(heads), evidence.hidden)
         nodes = graph.targets[near.ids]
