@@ -14,6 +14,7 @@ from torch import Tensor
 from hire.systems.path import kernels, walk_kernels
 from hire.systems.path.features import FEATURE, HEAD, TAIL, ReferenceEvidence
 from hire.systems.path.graph import Edges
+from hire.systems.path.positions import Positions
 from hire.util.arrays import FloatArray, IntArray, distinct, row_offsets
 
 PAIR_FEATURES = (  # of a head and a tail
@@ -91,12 +92,12 @@ class Tails:
     offsets: NDArray[np.int64]  # [tails + 1]: where the edges that arrive at each tail start
     edge_types: NDArray[np.int32]  # [edges]
     levels: NDArray[np.int16]  # [edges, 2]: of the fan-outs at the source and at the target
-    sources: NDArray[np.int32]  # [edges]: position of the source in `ends`
-    own: NDArray[np.int32]  # [tails]: position of the tail in `ends`
+    sources: NDArray[np.int32]  # [edges]: position of the source among the ends
+    own: NDArray[np.int32]  # [tails]: position of the tail among the ends
     similarities: FloatArray  # [2, tails, shots]: to the reference tails, by profile and by shared tuples
     inputs: TailInputs
-    ends: NDArray[np.int64]  # the tails and their neighbors: where the last hop of a walk can start, or a walk can end
-    position: NDArray[np.int32]  # [entities]: the position of each entity in `ends`, or -1
+    end_count: int  # of ends: the tails and their neighbors, where the last hop of a walk can start, or a walk can end
+    position: Positions  # of the ends
 
     @classmethod
     def of(cls, evidence: ReferenceEvidence, entities: IntArray) -> Tails:
@@ -104,21 +105,17 @@ class Tails:
         graph = evidence.graph
         entities = np.asarray(entities, np.int64)
         back = graph.leaving(entities, evidence.hidden)  # walks arrive over their inverses
-        position = np.full(graph.entity_count, -1, np.int32)
-        position[graph.targets[back.ids]] = 0
-        position[entities] = 0
-        ends = np.flatnonzero(position == 0)
-        position[ends] = np.arange(len(ends))
+        position, of_ends, end_count = Positions.of(np.concatenate([entities, graph.targets[back.ids]]))
         return cls(
             entities,
             row_offsets(back.owners, len(entities)),
             graph.inverse(graph.edge_types[back.ids]).astype(np.int32),
             np.ascontiguousarray(graph.levels_of(back.ids)[:, ::-1]),
-            position[graph.targets[back.ids]],
-            position[entities],
+            of_ends[len(entities) :],
+            of_ends[: len(entities)],
             np.ascontiguousarray(evidence.similarities(entities, TAIL)),
             TailInputs.of(evidence, entities),
-            ends,
+            end_count,
             position,
         )
 
@@ -131,7 +128,7 @@ class Tails:
     def by_end(self) -> ByEnd:
         """The edges by where they start: from few ends, that is quicker than to look at all tails."""
         found = ByEnd(
-            np.zeros(len(self.ends) + 2, np.int64),
+            np.zeros(self.end_count + 2, np.int64),
             np.empty(len(self.sources), np.int32),
             np.empty_like(self.edge_types),
             np.empty_like(self.levels),
@@ -293,7 +290,7 @@ def _second_hop(
     The last two are those of `walk_kernels.second_hop`.
     """
     graph, queries = evidence.graph, int(near.queries[-1]) + 1 if len(near.queries) else 0
-    cells = np.full((queries, len(tails.ends)), -1, np.int32)
+    cells = np.full((queries, tails.end_count), -1, np.int32)
     wanted = np.zeros(cells.shape if len(chosen) else (0, 0), bool)
     if len(chosen):
         walk_kernels.want_ends(tails.offsets, tails.sources, tails.own, chosen, wanted)
@@ -355,7 +352,7 @@ def _last_hop_of_one(
     tails: Tails, far: IntArray, cells: NDArray[np.int32]
 ) -> tuple[Layer, NDArray[np.int64], NDArray[np.int64]]:
     """The same for one head and all tails, from the nodes of the far layer."""
-    by_end, far_ends = tails.by_end, tails.position[far]
+    by_end, far_ends = tails.by_end, tails.position.find(far)
     count = int((by_end.offsets[far_ends + 1] - by_end.offsets[far_ends]).sum())
     sources, edge_types, targets = (np.empty(count, np.int32) for _ in range(HOPS))
     levels = np.empty((count, 2), np.int16)
