@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Generic, NamedTuple, TypeVar
 
@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from hire.optim.exchange import Moved, exchanged
 from hire.optim.settings import OptimizerSettings
-from hire.optim.tables import RowTable
+from hire.optim.tables import Table
 from hire.util.processes import Share, share
+from hire.util.tensors import Parts
 
 Batch = TypeVar("Batch")
 Network = TypeVar("Network", bound=nn.Module)
@@ -25,14 +26,14 @@ RANK_STRIDE = 1 << 40  # between the seeds of two processes
 class Rows(NamedTuple):
     """Some distinct rows of a table that a loss was computed from."""
 
-    table: RowTable
+    table: Table
     ids: Tensor  # [n]
     vectors: Tensor  # [n, dim]: a leaf, whose gradient moves the rows
 
     @classmethod
-    def of(cls, table: RowTable, ids: Tensor) -> tuple[Rows, Tensor]:
+    def of(cls, table: Table, ids: Tensor) -> tuple[Rows, Tensor]:
         """The rows of all ids [...], each once, and the position of every id among them, [...]."""
-        distinct, positions = (part.to(table.weights.device) for part in torch.unique(ids, return_inverse=True))
+        distinct, positions = (part.to(table.device) for part in torch.unique(ids, return_inverse=True))
         return cls(table, distinct, table.rows(distinct)), positions
 
 
@@ -65,7 +66,7 @@ class Trainer(ABC, Generic[Batch, Network]):
         steps: int,
         seed: int,
         network: Network,
-        tables: dict[str, RowTable] | None = None,
+        tables: dict[str, Table] | None = None,
     ) -> None:
         self.optimizer_settings = settings
         self.share = share()
@@ -137,6 +138,16 @@ class Trainer(ABC, Generic[Batch, Network]):
         for kept_buffer, buffer in zip(self.averaged_network.buffers(), self.network.buffers(), strict=True):
             kept_buffer.copy_(buffer)
 
+    @property
+    def apart(self) -> bool:
+        """Whether the tables are never in the memory of one process as a whole."""
+        return self.optimizer_settings.storage.apart
+
+    @property
+    def shards(self) -> Parts:
+        """What the state has of sharded tables: the rows of this process alone."""
+        return {f"{name}.{part}": own for name, table in self.tables.items() for part, own in table.parts.items()}
+
     def state(self) -> dict[str, Tensor]:
         """Everything needed to resume, as named tensors."""
         tensors = {"step": torch.tensor(self.step)}
@@ -148,7 +159,7 @@ class Trainer(ABC, Generic[Batch, Network]):
             tensors |= _optimizer_tensors(self.optimizer)
         return tensors
 
-    def load_state(self, tensors: dict[str, Tensor]) -> None:
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Resume from a state."""
         for name, network in self._networks.items():
             network.load_state_dict({part: tensors[f"{name}.{part}"] for part in network.state_dict()})
@@ -168,10 +179,10 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     return {f"adam.{number}.{name}": tensor for number, of_one in state.items() for name, tensor in of_one.items()}
 
 
-def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     state: dict[int, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
         if key.startswith("adam."):
             _, number, name = key.split(".")
-            state.setdefault(int(number), {})[name] = tensor
+            state.setdefault(int(number), {})[name] = tensor.clone()  # it may be a map of a file
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
