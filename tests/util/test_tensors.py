@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -12,6 +13,8 @@ from hire.util.tensors import (
     load_tensors,
     load_tensors_and_metadata,
     map_tensors_and_metadata,
+    on_device,
+    pinned,
     recorded_checksum,
     save_tensors,
 )
@@ -128,3 +131,19 @@ def test_what_is_left_behind_by_a_process_that_is_killed_is_removed(
     assert [path.name.startswith(".file.partial") for path in tmp_path.iterdir()] == [True]
     save_tensors(tmp_path / "file", TENSORS)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+class Both(NamedTuple):
+    one: torch.Tensor
+    others: list[torch.Tensor]
+
+
+def test_all_tensors_of_a_value_are_moved_or_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = (Both(torch.ones(2), [torch.zeros(3)]), "text", torch.ones(1))
+    assert on_device(value, torch.device("cpu")) is value
+    both, text, last = on_device(value, torch.device("meta"))
+    assert isinstance(both, Both) and text == "text"
+    assert {both.one.device.type, both.others[0].device.type, last.device.type} == {"meta"}
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor + 1)  # there is nothing to pin for
+    both, text, last = pinned(value)
+    assert text == "text" and [both.one[0], both.others[0][0], last[0]] == [2, 1, 2]

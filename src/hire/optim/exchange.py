@@ -29,8 +29,8 @@ def exchanged(
     """The loss of the whole batch, and the rows that it moves; the gradients of the network become those of all.
 
     The loss is the weighted mean of all processes' losses. Dense gradients are summed, gradients of rows are exchanged
-    as rows and summed by everyone in the same order, so that all stay the same, bit for bit. Those of a sharded table go
-    to their owners, who sum them in that order, too.
+    as rows and summed by everyone in the same order, so that all stay the same, bit for bit. Those of a sharded table
+    go to their owners, who sum them in that order, too.
     """
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
     own = {id(part.table): part for part in moved}

@@ -27,6 +27,8 @@ class OptimizerSettings(Settings):
     ema: Horizon | None = None  # steps that the EMA of the weights reaches back, a share of all steps if below 1
     ema_warm_up: Natural = 0  # the EMA reaches back no further than a share of step / (step + this)
     clip: Scale | None = None  # largest norm of the gradient of a network, or of each member of an ensemble
+    autocast: bool = False  # compute products in bfloat16, on CUDA; on the CPU nothing changes
+    pinned: bool = False  # move a batch to CUDA while the step before is computed; on the CPU nothing changes
     storage: StorageSettings = field(default_factory=StorageSettings)
 
     def table(self, start: Start, steps: int, device: torch.device, *, of_entities: bool = True) -> Table:

@@ -152,6 +152,11 @@ class RowTable(Table):
         return self._columns["weights"].of(self._parts)
 
     @property
+    def row_bytes(self) -> int:
+        """What a row takes, with all that belongs to it."""
+        return self._parts.shape[1] * self._parts.element_size()
+
+    @property
     def row_parts(self) -> list[str]:
         """What a state has for each row."""
         return list(self._columns)

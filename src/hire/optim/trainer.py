@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from itertools import chain
 from typing import Generic, NamedTuple, TypeVar
 
 import torch
@@ -14,12 +15,13 @@ from hire.optim.exchange import Moved, exchanged
 from hire.optim.settings import OptimizerSettings
 from hire.optim.tables import Table
 from hire.util.processes import Share, share
-from hire.util.tensors import Parts
+from hire.util.tensors import Parts, on_device, pinned
 
 Batch = TypeVar("Batch")
 Network = TypeVar("Network", bound=nn.Module)
 
 SEED_STRIDE = 1_000_003  # between the seeds of two runs, so that their steps share none
+AUTOCAST = {"cuda"}  # where it pays
 RANK_STRIDE = 1 << 40  # between the seeds of two processes
 
 
@@ -93,14 +95,22 @@ class Trainer(ABC, Generic[Batch, Network]):
         """Clip the gradients of the network to a norm."""
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), limit)
 
+    def drawn(self, step: int) -> Batch:
+        """The batch of a step, ready to be moved to where it is computed; any thread may draw it ahead."""
+        batch = self.batch(step)
+        return pinned(batch) if self.optimizer_settings.pinned and self._device.type == "cuda" else batch
+
     def train_step(self, batch: Batch | None = None) -> float:
         """Take a step; returns its loss. A batch that was drawn ahead must be that of the step."""
-        batch = self.batch(self.step) if batch is None else batch
+        batch = self.drawn(self.step) if batch is None else batch
+        if self.optimizer_settings.pinned:
+            batch = on_device(batch, self._device)
         with torch.random.fork_rng(devices=self._devices):  # dropout and drop path
             own = self.seed * SEED_STRIDE + self.step + self.share.rank * RANK_STRIDE
             torch.manual_seed(own % 2**63)
             self.network.train()
-            loss = self.loss(batch)
+            with self._precision:
+                loss = self.loss(batch)
         if self.optimizer is not None:
             self.optimizer.zero_grad()
         loss.value.backward()  # type: ignore[no-untyped-call]
@@ -112,9 +122,19 @@ class Trainer(ABC, Generic[Batch, Network]):
         return value / loss.terms
 
     @property
+    def _device(self) -> torch.device:
+        places = chain((part.device for part in self.network.parameters()), (t.device for t in self.tables.values()))
+        return next(places, torch.device("cpu"))
+
+    @property
     def _devices(self) -> list[torch.device]:
-        first = next(self.network.parameters(), None)
-        return [] if first is None or first.device.type == "cpu" else [first.device]
+        return [] if self._device.type == "cpu" else [self._device]
+
+    @property
+    def _precision(self) -> torch.autocast:
+        kind = self._device.type
+        chosen = self.optimizer_settings.autocast and kind in AUTOCAST
+        return torch.autocast(kind if chosen else "cpu", torch.bfloat16, enabled=chosen)
 
     def _update(self, moved: Sequence[Moved]) -> None:
         settings = self.optimizer_settings

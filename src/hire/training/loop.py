@@ -66,7 +66,7 @@ def train(trainer: Trainer[Any, Any], stage: Stage) -> tuple[bool, list[Entry]]:
         one_or_more_threads(stage.threads),
         track(stage.title, trainer.steps, before=trainer.step) as advance,
         postponed_interruption() as interrupted,
-        closing(drawn_ahead(trainer.batch, trainer.step)) as batches,
+        closing(drawn_ahead(trainer.drawn, trainer.step)) as batches,
     ):
         while trainer.step < trainer.steps and not history.given_up():
             loss = _finite(trainer.train_step(next(batches)), trainer, stage)

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from itertools import chain
@@ -257,14 +257,23 @@ def on_device(value: T, device: torch.device) -> T:
     """The same with all its tensors on a device, those in tuples, lists and dataclasses included."""
     if device.type == "cpu":  # where they are made
         return value
+    return _each(value, lambda tensor: tensor.to(device, non_blocking=True))
+
+
+def pinned(value: T) -> T:
+    """The same with all its tensors in memory from which CUDA takes them while something else is computed."""
+    return _each(value, Tensor.pin_memory)
+
+
+def _each(value: T, change: Callable[[Tensor], Tensor]) -> T:
     moved: Any = value
     if isinstance(value, Tensor):
-        moved = value.to(device)
+        moved = change(value)
     elif isinstance(value, tuple):
-        parts = [on_device(part, device) for part in value]
+        parts = [_each(part, change) for part in value]
         moved = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     elif isinstance(value, list):
-        moved = [on_device(part, device) for part in value]
+        moved = [_each(part, change) for part in value]
     elif is_dataclass(value) and not isinstance(value, type):
-        moved = replace(value, **{part.name: on_device(getattr(value, part.name), device) for part in fields(value)})
+        moved = replace(value, **{part.name: _each(getattr(value, part.name), change) for part in fields(value)})
     return cast(T, moved)
