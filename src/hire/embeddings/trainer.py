@@ -16,7 +16,7 @@ from hire.embeddings.scores import COMPLEX, REGULARIZED, TRANSLATIONAL, Embeddin
 from hire.embeddings.settings import Embeddings, EmbeddingSettings
 from hire.errors import HireError
 from hire.optim.settings import OptimizerSettings
-from hire.optim.tables import RowTable
+from hire.optim.storage import Start
 from hire.optim.trainer import Loss, Rows, Trainer
 from hire.util.randomness import random_stream
 
@@ -47,17 +47,24 @@ class EmbeddingTrainer(Trainer[TripleBatch, nn.Module]):
         generator = torch.Generator().manual_seed(settings.seed)
         scale = (settings.margin + 2) / settings.dimension if settings.model in TRANSLATIONAL else 0.1
 
-        def table(rows: int, width: int) -> RowTable:
+        def draw(rows: int, width: int) -> Tensor:
             weights = torch.empty(rows, width).uniform_(-scale, scale, generator=generator)
             weights[:, settings.dimension :] *= 0.1  # projections begin small: the model begins as TransE
-            return RowTable(weights.to(device))
+            return weights
 
+        steps = min(settings.steps, math.ceil(settings.epochs * 2 * len(self._triples) / settings.batch_size))
+        optimizer = OptimizerSettings(
+            table_learning_rate=settings.learning_rate, final_rate=FINAL_RATE, storage=settings.storage
+        )
         entity_width, relation_width = widths(settings.model, settings.dimension)
-        self.entities = table(len(graph.entities), entity_width)
-        self.relations = table(2 * len(graph.relations), relation_width)
+        entities, relations = len(graph.entities), 2 * len(graph.relations)
+        where = torch.device(device)
+        self.entities = optimizer.table(Start.drawn(entities, entity_width, draw), steps, where)
+        of_relations = Start.drawn(relations, relation_width, draw)
+        self.relations = optimizer.table(of_relations, steps, where, of_entities=False)
         super().__init__(
-            OptimizerSettings(table_learning_rate=settings.learning_rate, final_rate=FINAL_RATE),
-            steps=min(settings.steps, math.ceil(settings.epochs * 2 * len(self._triples) / settings.batch_size)),
+            optimizer,
+            steps=steps,
             seed=settings.seed,
             network=nn.Module(),
             tables={"entities": self.entities, "relations": self.relations},
@@ -83,7 +90,7 @@ class EmbeddingTrainer(Trainer[TripleBatch, nn.Module]):
             *np.unique(batch.relations, return_inverse=True),
         )
         entity_ids, positions, relation_ids, relation_positions = (
-            torch.from_numpy(ids).to(self.entities.weights.device) for ids in distinct
+            torch.from_numpy(ids).to(self.entities.device) for ids in distinct
         )
         of_entities, of_relations = self.entities.rows(entity_ids), self.relations.rows(relation_ids)
         vectors = F.embedding(positions, of_entities)
@@ -99,7 +106,7 @@ class EmbeddingTrainer(Trainer[TripleBatch, nn.Module]):
         if settings.model in TRANSLATIONAL:
             return (_negative_loss(settings, head, relation, false) - F.logsigmoid(positive).mean()) / 2
         negative = logits(settings.model, settings.margin, head, relation, false)  # [batch, negatives]
-        correction = math.log(len(self.entities.weights) / settings.negatives)
+        correction = math.log(self.entities.count / settings.negatives)
         loss = (torch.logsumexp(torch.cat([positive[:, None], negative + correction], -1), -1) - positive).mean()
         if settings.model in REGULARIZED:
             loss = loss + settings.regularization * sum(_cubes(settings.model, part) for part in (head, relation, tail))
@@ -107,7 +114,7 @@ class EmbeddingTrainer(Trainer[TripleBatch, nn.Module]):
 
     def embeddings(self) -> Embeddings:
         """What has been learned so far."""
-        return Embeddings(self.entities.weights.cpu(), self.relations.weights.cpu())
+        return Embeddings(self.entities.averaged().cpu(), self.relations.averaged().cpu())
 
 
 class _NegativeLoss(torch.autograd.Function):

@@ -37,6 +37,7 @@ RECIPES: dict[Recipe, str] = {
     "common": "the same tasks, embeddings, loss and budget for every system, those of the preset `fast`",
 }
 TAILS_AT_ONCE = 1 << 17  # bounds the memory for many candidates
+NUMBERS_AT_ONCE = 1 << 23  # of the vectors of tails
 REMEMBERED = range(100, 20_001)  # tails: fewer are soon done again, and more are not worth their memory
 
 
@@ -177,6 +178,14 @@ class LastTails(Generic[T]):
         if len(tails) in REMEMBERED:
             self._kept = np.array(tails), made
         return made
+
+
+def in_blocks(score: Callable[[IntArray], Tensor], tails: IntArray, dimension: int) -> Tensor:
+    """Scores [heads, tails] of many tails, some at a time: the vectors of all may not fit into memory."""
+    at_once = max(1, NUMBERS_AT_ONCE // dimension)
+    if len(tails) <= at_once:
+        return score(tails)
+    return torch.cat([score(tails[start : start + at_once]) for start in range(0, len(tails), at_once)], dim=1)
 
 
 def as_tensor(ids: IntArray) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
@@ -83,19 +84,27 @@ class EpisodicSystem(FewShotSystem):
         network.load_state_dict(
             {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
         )
-        # Copied, because what is read from a file may lie anywhere in memory, and the last bit of a product tells.
-        entities = tensors["entities"].to(device, copy=True)
-        relations = tensors["relations"].to(device, copy=True) if "relations" in tensors else entities[:0]
+        entities = tensors["entities"].to(device)
+        relations = tensors["relations"].to(device) if "relations" in tensors else entities[:0]
         return cls(network.to(device).eval(), entities, relations, dataset.graph, settings.training.seed)
 
     def _entities(self, ids: IntArray, hidden: int, *, neighbors: bool) -> Entities:
         """Entities as the network sees them."""
-        device = self.entities.device
+        rows = as_tensor(ids).to(self.entities.device)
         if not neighbors or not self.network.max_neighbors:
-            return Entities(as_tensor(ids).to(device), self.entities)
-        found = on_device(self._finder.find(np.asarray(ids, np.int64), np.array(hidden)), device)
-        around = Neighbors(*found, self.relations, self.entities)
-        return Entities(as_tensor(ids).to(device), self.entities, around)
+            (rows,), table = self._rows(rows)
+            return Entities(rows, table)
+        found = on_device(self._finder.find(np.asarray(ids, np.int64), np.array(hidden)), self.entities.device)
+        (rows, ends), table = self._rows(rows, found.entities)
+        return Entities(rows, table, Neighbors(found.relations, ends, found.mask, self.relations, table))
+
+    def _rows(self, *ids: Tensor) -> tuple[Sequence[Tensor], Tensor]:
+        """Entities as rows of a table in single precision: of all entities, or, where that is not kept, of these."""
+        if self.entities.dtype == torch.float32:
+            return ids, self.entities
+        used, rows = torch.unique(torch.cat([part.flatten() for part in ids]), return_inverse=True)
+        parts = torch.split(rows, [part.numel() for part in ids])
+        return [rows.view(part.shape) for rows, part in zip(parts, ids, strict=True)], self.entities[used].float()
 
     @torch.no_grad()
     def adapt(self, support: Support) -> EpisodicState:
@@ -137,7 +146,7 @@ class EpisodicSystem(FewShotSystem):
 
     def vectors(self, entities: IntArray) -> Tensor:
         """The embeddings of some entities."""
-        return self.entities[as_tensor(entities).to(self.entities.device)]
+        return self.entities[as_tensor(entities).to(self.entities.device)].float()
 
 
 def _detached(value: Any) -> Any:

@@ -50,10 +50,9 @@ class EpisodicTrainer(SystemTrainer[EpisodicBatch, EpisodicNetwork]):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(training.seed)
             network = kind.network_type(settings.model).to(self.device)
-        start = initial_tables(embeddings, settings.model.dimension, training.embedding_norm)
-        self.entities, self.relations = (
-            settings.optimizer.table(table.to(self.device, copy=True), training.steps) for table in start
-        )
+        start, relations = initial_tables(embeddings, settings.model.dimension, training.embedding_norm)
+        sizes, table = (training.steps, self.device), settings.optimizer.table
+        self.entities, self.relations = table(start, *sizes), table(relations, *sizes, of_entities=False)
         tables = {"entities": self.entities}
         if network.max_neighbors:
             tables["relations"] = self.relations
@@ -100,7 +99,7 @@ class EpisodicTrainer(SystemTrainer[EpisodicBatch, EpisodicNetwork]):
             rows, positions = Rows.of(self.entities, used)
             relation_rows, edges = Rows.of(self.relations, ids.relations[ids.mask])
             ends = _filled(ids.mask, positions[flat.numel() :])
-            table = relation_rows.vectors if len(edges) else self.relations.weights[:1]  # for padding
+            table = relation_rows.vectors if len(edges) else self.relations.rows(positions.new_zeros(1))  # for padding
             around = Neighbors(_filled(ids.mask, edges), ends, ids.mask, table, rows.vectors)
             positions = positions[: flat.numel()].view(flat.shape)
             moved = [rows, relation_rows]
