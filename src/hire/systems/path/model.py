@@ -39,7 +39,6 @@ class AskedTails(NamedTuple):
     """Tails that were asked about, as they are kept for the next head."""
 
     block: Tails
-    order: Tensor  # [tails]: the position that each tail of the block was asked at
     described: Described | None
     tiled: TiledTails | None  # in place of it, on a CPU
 
@@ -138,13 +137,11 @@ class PathModel(FewShotSystem):
         return self.device.type == "cpu" and len(tails) > max(MOST_ASKED, self.graph.entity_count // FEW)
 
     def _scores_of(self, state: PathState, asked: AskedTails, head: int) -> Tensor:
-        """The scores of some tails for one head, in the order in which they were asked, [tails]."""
+        """The scores of some tails for one head, [tails]."""
         walked = walks(state.evidence, np.array([head]), asked.block)
         if asked.tiled is None:
             return self.pair_scores(state, asked.block, walked, asked.described)
-        scores = torch.empty(len(asked.order))
-        scores[asked.order] = self.network.mean_scores(state.weights, asked.tiled, walked)
-        return scores
+        return self.network.mean_scores(state.weights, asked.tiled, walked)
 
     def _scores_of_all(self, state: PathState, whole: WholeTails, head: int) -> FloatArray:
         """The scores of all entities as tails of one head, [entities]."""
@@ -168,14 +165,12 @@ class PathModel(FewShotSystem):
         return made
 
     def _asked(self, state: PathState, entities: IntArray) -> AskedTails:
-        """Some entities as tails, and their part of the read-out; walks often lead to those of high degree."""
+        """Some entities as tails, and their part of the read-out."""
+        block = Tails.of(state.evidence, entities)
+        described = self._describe(state, block)
         if self.device.type != "cpu":
-            block = Tails.of(state.evidence, entities)
-            return AskedTails(block, torch.arange(len(entities)), self._describe(state, block), None)
-        order = np.argsort(-state.evidence.graph.degrees_of(entities), kind="stable")
-        block = Tails.of(state.evidence, entities[order])
-        tiled = self.network.tiled(self._describe(state, block), block.inputs.features[:, DEGREE])
-        return AskedTails(block, torch.from_numpy(order), None, tiled)
+            return AskedTails(block, described, None)
+        return AskedTails(block, None, self.network.tiled(described, block.inputs.features[:, DEGREE]))
 
     def _describe(self, state: PathState, block: Tails) -> Described:
         return self.network.describe(state.weights, on_device(block.inputs, self.device))

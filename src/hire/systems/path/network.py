@@ -176,7 +176,7 @@ class PathNetwork(nn.Module):
 
     def tiled(self, described: Described, degrees: Tensor) -> TiledTails:
         """The result of `describe` for tails that will be asked about often, and their degrees."""
-        return TiledTails.of(described, self.settings.members, self._lessening(degrees))
+        return TiledTails.of(self._tiled_weights()[1], described, self._lessening(degrees))
 
     def mean_scores(self, weights: list[Tensor], tails: TiledTails, walks: Walks) -> Tensor:
         """The mean of the members' scores for one head and all tails, [tails]; without gradients, on a CPU."""
