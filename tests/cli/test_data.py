@@ -65,9 +65,10 @@ def test_stats(run: Run) -> None:
 
 
 def test_stats_of_nell_one_within_ten_seconds(nell_one_directory: Path, tmp_path: Path) -> None:
-    start = time.monotonic()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     result = hire("data", "stats", nell_one_directory, env=os.environ | {"HIRE_CACHE": str(tmp_path)})
-    assert time.monotonic() - start < 10
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 10  # however busy the machine is
     for expected in ("39,234", "117,368", "26,129", "105,113", "189,635", "68,544", "20.69%"):
         assert expected in result.stdout
 

@@ -39,9 +39,9 @@ def test_umls_one(umls: FewShotDataset) -> None:
 
 
 def test_nell_one_has_the_figures_of_the_paper(nell_one: FewShotDataset) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     found = statistics(nell_one)
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
     assert found["relations"] == {"all": 358, "background": 291, "tasks": 67}
     assert found["entities"] == 68_544
     assert found["triples"] == {"background": 181_109, "train": 8_526, "dev": 1_004, "test": 2_158}

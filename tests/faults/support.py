@@ -25,7 +25,9 @@ from hire.errors import HireError
 TORTURE = bool(os.environ.get("HIRE_TORTURE"))
 SEED = int(os.environ.get("HIRE_TORTURE_SEED", "0"))
 torture = pytest.mark.skipif(not TORTURE, reason="several processes: `make torture` does it")
-SECONDS = 60  # that a child may take
+SECONDS = (
+    600  # that a child may take, if it has to compile first and the machine is busy: only to notice one that hangs
+)
 
 Folder = dict[Path, bytes]
 

@@ -39,8 +39,9 @@ QUERIES = (
 
 @pytest.fixture(scope="module")
 def client(umls: FewShotDataset, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    state = tmp_path_factory.mktemp("state") / "relations.sqlite"
-    with running_service(random_model(umls), state, Limits(head_seconds=0.2, seconds=1.0)) as found:
+    state, model = tmp_path_factory.mktemp("state") / "relations.sqlite", random_model(umls)
+    model.teach(PAIRS).explain("cell", "tissue")  # what has to be compiled may take longer than a request
+    with running_service(model, state, Limits(head_seconds=0.2, seconds=1.0)) as found:
         yield found
 
 

@@ -24,7 +24,7 @@ from hire.service.store import Store
 from tests.faults.client import Client, answer_on, is_error
 from tests.faults.running import running, running_service
 from tests.faults.support import how_many
-from tests.support import random_model, serving
+from tests.support import SECONDS, random_model, serving
 
 FILES = 200  # file descriptors of the service
 INTRUDERS = 290  # connections that say nothing, or half a request
@@ -80,11 +80,12 @@ def test_the_longest_idle_connection_makes_room(client: Client) -> None:
 
 
 def test_if_all_connections_are_at_work_a_new_one_is_refused() -> None:
-    go = asyncio.Event()
+    go, begun = asyncio.Event(), []
 
     async def waiting(scope: dict[str, object], _receive: object, send: object) -> None:
         if scope["type"] != "http":
             return
+        begun.append(scope)
         while not go.is_set():
             await asyncio.sleep(0.01)
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})  # type: ignore[operator]
@@ -94,7 +95,9 @@ def test_if_all_connections_are_at_work_a_new_one_is_refused() -> None:
         busy = [client.connected() for _ in range(4)]
         for each in busy:
             each.sendall(b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
-        time.sleep(0.3)
+        end = time.monotonic() + SECONDS
+        while len(begun) < 4 and time.monotonic() < end:
+            time.sleep(0.01)
         with client.connected() as late:
             status, headers, body = answer_on(late)
         assert status == 503 and is_error(status, body) and headers["retry-after"] == "1"
@@ -105,16 +108,14 @@ def test_if_all_connections_are_at_work_a_new_one_is_refused() -> None:
 
 
 def test_a_request_that_does_not_come_is_not_waited_for(client: Client) -> None:
-    with client.connected() as silent, client.connected() as slow:
-        start = time.monotonic()
-        slow.sendall(b"GET /health HTTP/1.1\r\n")
-        for _ in range(3):
-            time.sleep(0.1)
-            slow.sendall(b"x-a: b\r\n")  # what trickles in does not prolong it
-        status, _, body = answer_on(slow)
+    with client.connected() as silent, client.connected() as half, client.connected() as slow:
+        for each in (half, slow):
+            each.sendall(b"GET /health HTTP/1.1\r\n")
+        with pytest.raises(ConnectionError):
+            _trickle(slow)
+        status, _, body = answer_on(half)
         assert status == 408 and is_error(status, body)
         assert answer_on(silent) == (0, {}, b"")
-        assert time.monotonic() - start < 3
 
 
 @pytest.mark.parametrize(
@@ -166,6 +167,13 @@ def test_the_log_does_not_repeat_itself(monkeypatch: pytest.MonkeyPatch) -> None
     ]
 
 
+def _trickle(connection: socket.socket) -> None:
+    """Send a header now and then, ten times as long as the head of a request may take."""
+    for _ in range(100):
+        time.sleep(QUICK.head_seconds / 10)
+        connection.sendall(b"x-a: b\r\n")
+
+
 def _ask_without_end(deaf: socket.socket) -> None:
     for _ in range(10_000):
         deaf.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n" * 10)
@@ -207,13 +215,15 @@ def test_listing_many_relations_holds_up_nobody(model: TrainedModel, tmp_path: P
 
         thread = threading.Thread(target=ask)
         thread.start()
+        start = time.monotonic()
         with urlopen(f"{address}/v1/relations?limit=200") as answer:
             text = answer.read()  # parsed when nobody waits for this process any more
+        seconds = time.monotonic() - start
         done.set()
         thread.join()
     found = json.loads(text)["relations"]
     assert len(found) == min(200, relations) and len(found[-1]["references"]) == 1_000
-    assert max(waits) < 1.0
+    assert max(waits) < max(1.0, seconds / 4)  # a busy machine is slow with both
 
 
 def test_distinct_searches_take_bounded_memory(model: TrainedModel, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hire.data.dataset import FewShotDataset
 from hire.errors import HireError
 from hire.inference.answers import Direction
-from hire.inference.model import TrainedModel, load
+from hire.inference.model import RECENT, TrainedModel, load
 from hire.training.settings import TeachingSettings
 from tests.support import random_model
 
@@ -32,6 +32,18 @@ def test_answers_are_the_best_candidates_in_order(trained: TrainedModel, umls: F
     pairs = [("plant", answer.tail) for answer in everything[:20]]
     assert relation.score(pairs) == everything[:20]
     assert relation.score([]) == []
+
+
+def test_the_relations_that_were_used_last_are_kept(trained: TrainedModel) -> None:
+    first = trained.teach(EXAMPLES[:1])
+    for number in range(RECENT - 1):
+        other = trained.teach(EXAMPLES, f"relation {number}")
+    assert trained.teach(EXAMPLES[:1]) is first
+    trained.teach(EXAMPLES, "one more")
+    assert trained.teach(EXAMPLES[:1]) is first and trained.teach(EXAMPLES, f"relation {number}") is other
+    assert len(trained._recent) == RECENT
+    trained.forget()
+    assert trained.teach(EXAMPLES[:1]) is not first
 
 
 def test_what_is_known_is_left_out_unless_asked_for(trained: TrainedModel) -> None:

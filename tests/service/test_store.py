@@ -55,7 +55,7 @@ def test_a_killed_process_loses_nothing_that_was_said(tmp_path: Path) -> None:
         "store._connection.execute('BEGIN IMMEDIATE'); store._connection.execute('DELETE FROM pairs')\n"
         "os.kill(os.getpid(), 9)"
     )
-    done = subprocess.run([sys.executable, "-c", code, tmp_path / "state"], check=False, timeout=20)
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "state"], check=False, timeout=120)
     assert done.returncode == -9
     store = Store(tmp_path / "state")
     ((relation, _),) = RelationTable(store).page(10)

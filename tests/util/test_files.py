@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,6 +32,53 @@ def test_a_directory_appears_whole(tmp_path: Path) -> None:
         (partial / "file").write_text("x")
         assert not (tmp_path / "new" / "made").exists()
     assert names_in(tmp_path / "new") == ["made"] and names_in(tmp_path / "new" / "made") == ["file"]
+
+
+@pytest.fixture
+def operations(monkeypatch: pytest.MonkeyPatch) -> list[int | str]:
+    """The inodes that were flushed, and between them the renames, in order."""
+    done: list[int | str] = []
+
+    def told(name: str, what: Callable[..., int | str]) -> None:
+        real = getattr(os, name)
+
+        def instead(*given: Any) -> None:
+            done.append(what(*given))
+            real(*given)
+
+        monkeypatch.setattr(os, name, instead)
+
+    told("fsync", lambda descriptor: os.fstat(descriptor).st_ino)
+    for name in ("rename", "replace"):
+        told(name, lambda *_: "renamed")
+    return done
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_a_file_is_flushed_before_it_gets_its_name_and_its_folder_after(
+    tmp_path: Path, operations: list[int | str], existing: bool
+) -> None:
+    """Otherwise a power cut may lose either."""
+    target = tmp_path / "made"
+    if existing:
+        target.write_text("old")
+    with atomic_file(target) as partial:
+        partial.write_text("new")
+    assert operations == [target.stat().st_ino, "renamed", tmp_path.stat().st_ino]
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_a_directory_is_flushed_with_all_that_it_has_and_those_above_it(
+    tmp_path: Path, operations: list[int | str], existing: bool
+) -> None:
+    target = tmp_path / "new" / "made"
+    if existing:
+        target.mkdir(parents=True)
+    with atomic_directory(target, overwrite=True) as partial:
+        (partial / "file").write_text("x")
+    inodes = [path.stat().st_ino for path in (target / "file", target, target.parent)]
+    renamed = ["renamed"] * (2 if existing else 1)
+    assert operations == [*([] if existing else [tmp_path.stat().st_ino]), *inodes[:2], *renamed, inodes[2]]
 
 
 @pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, HireError])

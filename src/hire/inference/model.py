@@ -128,13 +128,12 @@ class TrainedModel:
         false = no_pairs() if rejected is None else np.ascontiguousarray(rejected, np.int64)
         among = None if chosen is None else checksum_of([np.ascontiguousarray(chosen)])  # there may be millions
         key = (references.tobytes(), name, among, false.tobytes())
-        found = self._recent.get(key)
-        if found is None:
-            found = self._learn(references, name, chosen, false)
+        found = self._recent.get(key) or self._learn(references, name, chosen, false)
+        with suppress(KeyError):  # if another thread is faster
             self._recent[key] = found
+            self._recent.move_to_end(key)
             while len(self._recent) > RECENT:
-                with suppress(KeyError):  # another thread was faster
-                    self._recent.popitem(last=False)
+                self._recent.popitem(last=False)
         return found
 
     def forget(self) -> None:

@@ -35,7 +35,7 @@ from hire.training.run import (
 )
 from hire.training.settings import RunSettings, preset
 from hire.util.checksums import write_record
-from hire.util.files import atomic_file
+from hire.util.files import atomic_file, make_directory
 from hire.util.processes import in_turn, joined, launch, share, told, was_restarted
 from hire.util.settings import items
 from hire.util.tensors import device_named
@@ -160,7 +160,7 @@ class Workshop:
         workshop = replace(self, parts=parts)
         trainer = kind.trainer(self.dataset, settings, workshop)
         if share().first:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_directory(folder)
         if trainer is None:
             return workshop._without_training(folder, kind, settings)
         shots = _possible_shots(self.dataset, trainer.shots)

@@ -29,7 +29,7 @@ from hire.systems.registry import package_of, system_class
 from hire.training.schema import check_config
 from hire.training.settings import RunSettings
 from hire.util.checksums import checksum_of, read_record, write_record
-from hire.util.files import explain_os_errors, flush_to_disk
+from hire.util.files import explain_os_errors, make_directory
 from hire.util.locks import locked
 from hire.util.processes import check_equal, share, told_tensors
 from hire.util.settings import items
@@ -69,9 +69,7 @@ def exclusive_run(run: Path) -> Iterator[None]:
     if run.exists() and not run.is_dir():
         raise HireError("is a file", file=run, remedy="choose another folder for the run")
     with explain_os_errors(run):
-        if not run.exists():
-            run.mkdir(parents=True, exist_ok=True)
-            flush_to_disk(run.parent)
+        make_directory(run)
     with locked(run / LOCK, run):
         yield
 

@@ -40,6 +40,7 @@ def atomic_directory(target: Path, *, overwrite: bool = False, ours: Collection[
     try:
         with explain_os_errors(target):
             partial = parent / target.name
+            make_directory(target.parent)
             partial.mkdir(parents=True)
             _remove_leftovers(target.parent)
             yield partial
@@ -123,6 +124,14 @@ def check_replaceable(target: Path, overwrite: bool, ours: Collection[str]) -> N
             file=target,
             remedy="choose another path, or empty the directory yourself",
         )
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory, and those above it that are missing; all of them are on disk when it returns."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        flush_to_disk(each.parent)
 
 
 def flush_to_disk(path: Path) -> None:

@@ -274,7 +274,7 @@ def test_a_server_that_falls_silent_is_asked_again_after_the_time_out(site: Site
     site.script = [Answer(breaks_off_after=100_000, stalls=True), Answer(breaks_off_after=0, stalls=True)]
     start = time.monotonic()
     quick(site, work, timeout_seconds=0.2)
-    assert 0.4 <= time.monotonic() - start < 3
+    assert 0.4 <= time.monotonic() - start < 8  # two times of 5 s without it
     assert contents_of(work) == {"file": BODY}
     assert [wanted for wanted, _ in site.asked] == [None, "bytes=100000-", "bytes=100000-"]
 

@@ -264,7 +264,7 @@ def test_a_stall_is_cut_short_and_asked_again(endpoint: Endpoint, tmp_path: Path
     start = time.monotonic()
     assert rows(read(endpoint, tmp_path, timeout_seconds=0.3).triples) == CHAIN
     assert endpoint.asked == [0, 2, 2, 4, 6, 7]
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 9  # the stall lasts 10
 
 
 def test_waits_grow_and_follow_the_endpoint(endpoint: Endpoint, tmp_path: Path, sleeps: list[float]) -> None:
