@@ -85,8 +85,8 @@ def test_all_entities_have_the_bits_of_each_asked_about_alone(
     one_by_one = model.score_many(state, heads, everything)
     monkeypatch.setattr(path_model, "MOST_ASKED", 100)
     assert torch.equal(model.score_many(state, heads, everything), one_by_one)
-    (_, whole), *others = model._whole
-    assert not others and 0 < len(whole.alike) < len(whole.scores) < ENTITIES
+    (whole,) = state.whole
+    assert 0 < len(whole.alike) < len(whole.scores) < ENTITIES
     assert all(len(whole.linked(int(head))) < 0.8 * ENTITIES for head in heads)
     assert len(np.unique(one_by_one.numpy())) > 40
     some = np.array([5, 600, 3, 5, *range(200, 400)])
@@ -111,8 +111,8 @@ def test_the_relations_asked_about_last_are_kept(monkeypatch: pytest.MonkeyPatch
     model, everything = model_of(graph), np.arange(ENTITIES)
     states = [model.adapt(Support(pairs_of(graph, relation))) for relation in range(3)]
     scores = [model.score(state, np.array([3]), everything) for state in states]
-    kept = [whole for _, whole in model._whole]
-    assert len(kept) == path_model.KEPT_WHOLE
-    assert torch.equal(model.score(states[2], np.array([3]), everything), scores[2])
-    assert [whole for _, whole in model._whole] == kept
+    assert [len(state.whole) for state in states] == [0, 1, 1]
+    kept = states[2].whole[0]
+    assert torch.equal(model.score(states[2], np.array([3]), everything), scores[2]) and states[2].whole == [kept]
     assert torch.equal(model.score(states[0], np.array([3]), everything), scores[0])
+    assert [len(state.whole) for state in states] == [1, 0, 1]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from weakref import ref
 
 import numpy as np
 import torch
@@ -50,6 +51,7 @@ class PathState:
     evidence: ReferenceEvidence
     weights: list[Tensor]  # of the edge types, for every hop and for profiles
     blocks: LastTails[AskedTails] = field(default_factory=LastTails)
+    whole: list[WholeTails] = field(default_factory=list)  # one, while it is kept
 
 
 class PathModel(FewShotSystem):
@@ -65,7 +67,7 @@ class PathModel(FewShotSystem):
         self.network = network
         self.graph = graph
         self.device = next(network.parameters()).device
-        self._whole: deque[tuple[PathState, WholeTails]] = deque(maxlen=KEPT_WHOLE)
+        self._latest: deque[ref[PathState]] = deque()  # the relations that keep all entities as tails
 
     @classmethod
     def trainer(cls, dataset: FewShotDataset, settings: PathSettings, resources: Resources) -> PathTrainer:
@@ -157,11 +159,15 @@ class PathModel(FewShotSystem):
 
     def _whole_tails(self, state: PathState) -> WholeTails:
         """All entities as tails of a relation, which is kept for the relations that were asked about last."""
-        for relation, whole in tuple(self._whole):
-            if relation is state:
-                return whole
+        for known in state.whole[:1]:
+            return known
         made = WholeTails(self._whole_graph, self.network, state.weights, state.evidence)
-        self._whole.append((state, made))
+        state.whole[:] = [made]
+        self._latest.append(ref(state))
+        while len(self._latest) > KEPT_WHOLE:
+            oldest = self._latest.popleft()()
+            if oldest is not None:
+                oldest.whole.clear()
         return made
 
     def _asked(self, state: PathState, entities: IntArray) -> AskedTails:
