@@ -90,8 +90,9 @@ def test_a_process_that_starts_late_is_not_waited_for_forever(tmp_path: Path) ->
 
 def test_a_process_that_hangs_is_noticed(tmp_path: Path) -> None:
     steps = ("--set", "training.steps=1000000")
-    group = Together([hire(*TRAIN, *steps, "-o", tmp_path / "run")] * 2, tmp_path, seconds=2)
-    while not (tmp_path / "run" / CONFIG).exists():
+    group = Together([hire(*TRAIN, *steps, "-o", tmp_path / "run")] * 2, tmp_path, seconds=5)
+    until = time.monotonic() + SECONDS
+    while not (tmp_path / "run" / CONFIG).exists() and time.monotonic() < until:
         time.sleep(0.01)
     os.kill(group.ids[1], signal.SIGSTOP)
     start = time.monotonic()
@@ -100,8 +101,8 @@ def test_a_process_that_hangs_is_noticed(tmp_path: Path) -> None:
     os.kill(group.ids[1], signal.SIGKILL)
     os.waitpid(group.ids[1], 0)
     output = group.outputs[0].read_text()
-    assert os.waitstatus_to_exitcode(status) == 2 and "process 1 of 2 did not answer within 2 s" in output, output
-    assert seconds < 10
+    assert os.waitstatus_to_exitcode(status) == 2 and "process 1 of 2 did not answer within 5 s" in output, output
+    assert seconds < 30  # the machine may be busy
 
 
 def test_a_timeout_is_a_number_of_seconds(tmp_path: Path) -> None:
