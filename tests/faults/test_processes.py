@@ -102,7 +102,7 @@ def test_a_process_that_hangs_is_noticed(tmp_path: Path) -> None:
     os.waitpid(group.ids[1], 0)
     output = group.outputs[0].read_text()
     assert os.waitstatus_to_exitcode(status) == 2 and "process 1 of 2 did not answer within 5 s" in output, output
-    assert seconds < 20
+    assert seconds < 30  # the machine may be busy
 
 
 def test_a_timeout_is_a_number_of_seconds(tmp_path: Path) -> None:

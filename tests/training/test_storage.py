@@ -17,8 +17,12 @@ from hire.optim.storage import StorageSettings
 from hire.systems.base import Support
 from hire.systems.mean_translation import MeanTranslation
 from hire.training.embedding import embeddings_of
+from hire.training.pipeline import dev_metrics, train_run
+from hire.training.run import load_system
 from hire.util.memory import DATA, MIB, _pages
 from hire.util.processes import joined
+from hire.util.settings import items
+from tests.support import small_settings
 from tests.together import Ended, Together
 
 MORE, DIMENSION = 40_000, 800
@@ -58,6 +62,20 @@ def learned(dataset: FewShotDataset, storage: StorageSettings) -> Callable[[], N
                 print(system.entities.shape, system.entities.sum().item(), ranks.realistic.tolist())
 
     return work
+
+
+@pytest.mark.parametrize("name", ["hire", "gmatching", "metar", "transe", "mean-translation", "nearest-pair"])
+def test_a_system_in_half_precision_and_in_a_file_is_restored_as_it_was(
+    umls: FewShotDataset, name: str, tmp_path: Path
+) -> None:
+    settings = small_settings(name)
+    sections = [path for path, _ in items(settings.settings) if path.endswith("storage.precision")]
+    chosen = dict.fromkeys(sections, "bfloat16") | {path.replace("precision", "place"): "file" for path in sections}
+    result = train_run("umls-one", tmp_path / "run", settings.changed(chosen))
+    system = load_system(tmp_path / "run", umls)
+    assert system.tensors()["entities"].dtype == torch.bfloat16
+    assert dev_metrics(system, umls, (1,))["mean"] == result["dev"]["1-shot"]
+    assert system.vectors(np.arange(3)).dtype == torch.float32
 
 
 def told(ended: list[Ended]) -> str:
