@@ -133,6 +133,10 @@ class TrainedModel:
                 self._forget()
         return found
 
+    def forget_relations(self) -> None:
+        """Give up what is kept of the relations that were taught last."""
+        self._recent.clear()
+
     def _forget(self) -> None:
         try:
             self._recent.popitem(last=False)
