@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from hire.cli.options import FEW, MINUTES, POSITIVE, SEED, SHOTS, SIZE, device_option
+from hire.cli.options import FEW, MINUTES, POSITIVE, SEED, SHOTS, SIZE, device_option, use_one_thread
 from hire.cli.output import json_option, option, print_json, print_table
 
 EMBEDDINGS = ("transe", "transh", "transd", "distmult", "complex", "complex-n3")
@@ -133,6 +133,7 @@ def train(
     settings = _settings(preset_name, system, recipe, config, assignments, changes, seed)
     if options["resume"] and not (output / CONFIG).exists():
         click.echo(f"{output}: there is nothing to resume yet; starting from the beginning", err=True)
+    use_one_thread()  # in what follows the steps, which have their own number
     found = fit(dataset, output, settings, **options)
     if as_json:
         print_json({"run": str(output), "system": settings.system, **found})
@@ -201,6 +202,7 @@ def evaluate(
     from hire.evaluation.ranking import evaluate_draws
     from hire.inference.open import open_model
 
+    use_one_thread()
     trained = open_model(model, dataset, device=device)
     opened, among_all = trained.dataset, candidates == "all"
     if draws is not None:

@@ -120,9 +120,12 @@ class Tails:
         )
 
     @cached_property
-    def everything(self) -> Tensor:
-        """The positions of all tails."""
+    def _everything(self) -> Tensor:
         return torch.arange(len(self.entities))
+
+    def columns(self, heads: int) -> Tensor:
+        """The position of each pair's tail, for pairs of so many heads with all tails, [pairs]."""
+        return self._everything if heads == 1 else self._everything.repeat(heads)
 
     @cached_property
     def by_end(self) -> ByEnd:
@@ -226,10 +229,12 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
     else:
         third, reached, stays = _last_hop(tails, cells, some)
     width = len(tails.entities) if chosen is None else some.shape[1]
-    columns = tails.everything.repeat(len(heads)) if chosen is None else _long(some.ravel())
     features = np.zeros((len(heads) * width, len(PAIR_FEATURES)), np.float32)
     asked = tails.entities if chosen is None else tails.entities[some]
     features[:, 0] = (asked == heads[:, None]).ravel()
+    near_features, similarities = evidence.described(near.nodes)
+    own = np.flatnonzero(near.stays >= 0)
+    own = own[np.argsort(near.stays[own])]  # the positions of the heads among the near nodes
     first_types = graph.edge_types[near.edges.ids]
     kernels.describe_walks(
         third.sources.numpy(),
@@ -246,9 +251,8 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
         graph.edge_type_count,
         features,
     )
-    kernels.match_references(evidence.similarities(heads, HEAD), tails.similarities, some, features[:, 5:])
-    of_near = _float(evidence.entity_features(near.nodes))
-    of_heads = of_near[_long(np.flatnonzero(near.stays >= 0)[np.argsort(near.stays[near.stays >= 0])])]
+    kernels.match_references(similarities[HEAD][:, own], tails.similarities, some, features[:, 5:])
+    of_near, of_heads = torch.from_numpy(near_features), torch.from_numpy(near_features[own])
     first = _layer(near.edges.owners, first_types, near.targets, graph.levels_of(near.edges.ids))
     return Walks(
         (first, second, third),
@@ -258,7 +262,7 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
         (of_heads[:, FEATURE["degree"]], of_near[:, FEATURE["degree"]], _float(evidence.degrees(far[:, 0]))),
         (_long(near.stays), _long(far[:, 1]), _long(stays)),
         _long(reached),
-        columns,
+        tails.columns(len(heads)) if chosen is None else _long(some.ravel()),
         _float(features),
         chosen is None and len(heads) == 1,
     )
