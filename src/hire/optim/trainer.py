@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Generic, NamedTuple, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -57,6 +57,7 @@ class Trainer(ABC, Generic[Batch, Network]):
     """
 
     share: Share  # of every batch that this process computes
+    fused: ClassVar[bool] = False  # whether AdamW takes all of its steps at once: faster, and equal up to rounding
 
     def __init__(
         self,
@@ -78,7 +79,8 @@ class Trainer(ABC, Generic[Batch, Network]):
         self.optimizer: torch.optim.Optimizer | None = None
         trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
         if trained:
-            self.optimizer = torch.optim.AdamW(trained, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+            rates = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
+            self.optimizer = torch.optim.AdamW(trained, **rates, fused=self.fused or None)
 
     @abstractmethod
     def batch(self, step: int) -> Batch:
@@ -133,7 +135,10 @@ class Trainer(ABC, Generic[Batch, Network]):
     def _average(self) -> None:
         kept = self.optimizer_settings.kept(self.step, self.steps)
         for average, now in zip(self.averaged_network.parameters(), self.network.parameters(), strict=True):
-            average.lerp_(now, 1 - kept)
+            if kept:
+                average.lerp_(now, 1 - kept)
+            elif now.requires_grad:
+                average.copy_(now)
         for kept_buffer, buffer in zip(self.averaged_network.buffers(), self.network.buffers(), strict=True):
             kept_buffer.copy_(buffer)
 
