@@ -79,8 +79,9 @@ class Trainer(ABC, Generic[Batch, Network]):
         self.optimizer: torch.optim.Optimizer | None = None
         trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
         if trained:
-            rates = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
-            self.optimizer = torch.optim.AdamW(trained, **rates, fused=self.fused or None)
+            self.optimizer = torch.optim.AdamW(
+                trained, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=self.fused or None
+            )
 
     @abstractmethod
     def batch(self, step: int) -> Batch:

@@ -118,7 +118,7 @@ class TaskRelation(nn.Module):
             both = tails @ maps.transpose(-1, -2)  # [tasks, q, n, 2 * dim]
         else:  # shared by the heads of a task
             both = tails.squeeze(1) @ maps.flatten(1, 2).transpose(-1, -2)  # [tasks, n, q * 2 * dim]
-            both = both.unflatten(-1, maps.shape[1:3]).transpose(1, 2)
+            both = both.view(*both.shape[:2], *maps.shape[1:3]).transpose(1, 2)
         forward, backward = both.chunk(2, dim=-1)
         return forward, backward
 

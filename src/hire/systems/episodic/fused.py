@@ -70,7 +70,7 @@ class _OverNeighbors(torch.autograd.Function):
         found = queries.new_zeros(len(queries), values.shape[1])
         given = (queries, owners, mask, key_rows, keys, value_rows, values, factors, weights)
         ctx.given = tuple(part.detach().contiguous() for part in given)
-        kernels.attend(*(part.numpy() for part in ctx.given), found.numpy())
+        kernels.attend(*(part.numpy() for part in (*ctx.given, found)))
         return found
 
     @staticmethod
@@ -88,7 +88,7 @@ def attend_tokens(queries: Tensor, keys_values: Tensor, heads: int) -> Tensor:
     if is_compiled(queries):
         return cast(Tensor, _AttendTokens.apply(queries, keys_values, heads))  # type: ignore[no-untyped-call]
     query, key, value = (
-        part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in (queries, *keys_values.chunk(2, dim=-1))
+        part.view(*part.shape[:-1], heads, -1).transpose(1, 2) for part in (queries, *keys_values.chunk(2, dim=-1))
     )
     return F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
 

@@ -51,7 +51,8 @@ class MatchingNetwork(EpisodicNetwork):
         products = (found @ relation[:, None, :, None]).squeeze(-1)
         if self.matching.similarity == "product":
             return products
-        return products / torch.linalg.vector_norm(found, dim=-1).clamp_min(1e-8)
+        norms: Tensor = torch.linalg.vector_norm(found, dim=-1)
+        return products / norms.clamp_min(1e-8)
 
     def objective(self, references: Pairs, queries: Pairs) -> Tensor:
         """The loss after dropout."""
