@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hire.data.graph import KnowledgeGraph
+from hire.embeddings.distances import normal
 from hire.embeddings.scores import COMPLEX, REGULARIZED, TRANSLATIONAL, EmbeddingName, logits, widths
 from hire.embeddings.settings import Embeddings, EmbeddingSettings
 from hire.errors import HireError
@@ -123,16 +124,8 @@ class _NegativeLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, moved: Tensor, negatives: Tensor, margin: float, adversarial: float) -> Tensor:
         squares = moved.square().sum(-1, keepdim=True) + negatives.square().sum(-1)
-        squares = squares.addmm_(moved, negatives.T, alpha=-2).clamp_(min=1e-8)  # [batch, negatives]
-        slope = squares.rsqrt()
-        scores = squares.mul_(slope).neg_().add_(margin)
-        weight = torch.softmax(adversarial * scores, dim=-1) if adversarial != 1 else None
-        odds = scores.exp_()  # at most e to the margin
-        if weight is None:
-            weight = odds / odds.sum(dim=-1, keepdim=True).clamp_min(1e-30)
-        slope.mul_(weight).mul_(odds)
-        slope.div_(odds.add_(1)).mul_(-1 / len(moved))  # of the loss, by the distance, over the distance
-        loss = torch.dot(weight.view(-1), odds.log_().view(-1)) / len(moved)
+        squares = squares.addmm_(moved, negatives.T, alpha=-2)  # [batch, negatives]
+        loss, slope = _loss_and_slope(squares, margin, adversarial)
         of_moved = moved * slope.sum(1, keepdim=True) - slope @ negatives
         of_negatives = negatives * slope.sum(0)[:, None] - slope.T @ moved
         ctx.save_for_backward(of_moved, of_negatives)
@@ -142,6 +135,51 @@ class _NegativeLoss(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
         of_moved, of_negatives = ctx.saved_tensors
         return of_moved * gradients[0], of_negatives * gradients[0], None, None
+
+
+class _NegativeLossOnHyperplanes(torch.autograd.Function):
+    """The same of TransH: moved u and normals w [batch, dim], of length 1, and negatives c [negatives, dim].
+
+    ||u - (c - w.c w)||^2 = |u|^2 + |c|^2 - 2 (u - w.u w).c - (w.c)^2.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, moved: Tensor, normals: Tensor, negatives: Tensor, margin: float, adversarial: float
+    ) -> Tensor:
+        along = (normals * moved).sum(-1, keepdim=True)  # w.u
+        flat = moved - along * normals
+        heights = normals @ negatives.T  # w.c: [batch, negatives]
+        squares = moved.square().sum(-1, keepdim=True) + negatives.square().sum(-1)
+        squares = squares.addmm_(flat, negatives.T, alpha=-2).addcmul_(heights, heights, value=-1)
+        loss, slope = _loss_and_slope(squares, margin, adversarial)  # of half the squares
+        rows, columns = slope.sum(1, keepdim=True), slope.sum(0)[:, None]
+        of_flat = slope @ negatives  # with the other sign
+        of_negatives = negatives * columns - slope.T @ flat
+        slope.mul_(heights)
+        of_moved = moved * rows - of_flat + (normals * of_flat).sum(-1, keepdim=True) * normals
+        of_normals = along * of_flat + (normals * of_flat).sum(-1, keepdim=True) * moved - slope @ negatives
+        of_negatives.addmm_(slope.T, normals, alpha=-1)
+        ctx.save_for_backward(of_moved, of_normals, of_negatives)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return (*(found * gradients[0] for found in ctx.saved_tensors), None, None)
+
+
+def _loss_and_slope(squares: Tensor, margin: float, adversarial: float) -> tuple[Tensor, Tensor]:
+    """The loss of squared distances [batch, negatives], which are overwritten, and its slope by half of each."""
+    slope = squares.clamp_(min=1e-8).rsqrt()
+    scores = squares.mul_(slope).neg_().add_(margin)
+    weight = torch.softmax(adversarial * scores, dim=-1) if adversarial != 1 else None
+    odds = scores.exp_()  # at most e to the margin
+    if weight is None:
+        weight = odds / odds.sum(dim=-1, keepdim=True).clamp_min(1e-30)
+    slope.mul_(weight).mul_(odds)
+    slope.div_(odds.add_(1)).mul_(-1 / len(squares))  # of the loss, by the distance, over the distance
+    loss = torch.dot(weight.view(-1), odds.log_().view(-1)) / len(squares)
+    return loss, slope
 
 
 def _cubes(model: EmbeddingName, vectors: Tensor) -> Tensor:
@@ -157,6 +195,12 @@ def _negative_loss(settings: EmbeddingSettings, heads: Tensor, relations: Tensor
     if settings.model == "transe":
         loss = _NegativeLoss.apply(heads + relations, negatives, settings.margin, settings.adversarial)  # type: ignore[no-untyped-call]
         return cast(Tensor, loss)
+    if settings.model == "transh":
+        translation, direction = relations.chunk(2, dim=-1)
+        normals = normal(direction)
+        moved = heads - (normals * heads).sum(-1, keepdim=True) * normals + translation
+        given = (moved, normals, negatives, settings.margin, settings.adversarial)
+        return cast(Tensor, _NegativeLossOnHyperplanes.apply(*given))  # type: ignore[no-untyped-call]
     scores = logits(settings.model, settings.margin, heads, relations, negatives)
     weight = torch.softmax(settings.adversarial * scores.detach(), dim=-1)
     return (weight * F.softplus(scores)).sum(-1).mean()

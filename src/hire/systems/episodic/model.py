@@ -44,8 +44,8 @@ class EpisodicSystem(FewShotSystem):
         self, network: EpisodicNetwork, entities: Tensor, relations: Tensor, graph: KnowledgeGraph, seed: int = 0
     ) -> None:
         self.network = network
-        self.entities = entities  # [entities, dim]
-        self.relations = relations  # [2 * relations, dim]
+        self.entities = entities.contiguous()  # [entities, dim]
+        self.relations = relations.contiguous()  # [2 * relations, dim]
         self.graph = graph
         self.seed = seed  # of the negatives that references are contrasted with
         self.scale = network.log_temperature.exp().item() if network.settings.loss == "softmax" else 1.0
@@ -124,25 +124,25 @@ class EpisodicSystem(FewShotSystem):
 
     @torch.no_grad()
     def score(self, state: EpisodicState, heads: IntArray, tails: IntArray) -> Tensor:
-        """The network's scores, [heads, tails], some pairs at a time."""
+        """The network's scores, [heads, tails], some pairs at a time; those of a head that occurs twice once."""
         network, every = self.network, slice(None)
 
         def encode(ids: IntArray) -> Any:
             found = self._entities(ids[None], state.hidden, neighbors=network.neighbors_of_queries)
             return network.encode(found)
 
-        of_heads = part_of(encode(heads), (every, every, None))  # [1, heads, 1, ...]
+        distinct, positions = np.unique(heads, return_inverse=True)
         of_tails = part_of(state.tails.get(tails, encode), (every, None))  # [1, 1, tails, ...]
         columns = max(1, min(len(tails), network.pairs_at_once))
         rows = max(1, network.pairs_at_once // columns)
-        scores = torch.empty(len(heads), len(tails))
-        for row in range(0, len(heads), rows):
+        scores = torch.empty(len(distinct), len(tails))
+        for row in range(0, len(distinct), rows):
+            of_heads = network.as_heads(part_of(encode(distinct[row : row + rows]), (every, every, None)))
             for column in range(0, len(tails), columns):
-                some_heads = part_of(of_heads, (every, slice(row, row + rows)))
                 some_tails = part_of(of_tails, (every, every, slice(column, column + columns)))
-                found = network.score(state.relation, some_heads, some_tails)[0]
+                found = network.score(state.relation, of_heads, some_tails)[0]
                 scores[row : row + rows, column : column + columns] = found
-        return scores
+        return scores if len(distinct) == len(heads) else scores[as_tensor(positions)]
 
     def vectors(self, entities: IntArray) -> Tensor:
         """The embeddings of some entities."""
