@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hire.data.dataset import FewShotDataset
 from hire.embeddings.settings import Embeddings
-from hire.optim.tables import RowTable
+from hire.optim.tables import Table
 from hire.optim.trainer import Loss, Rows
 from hire.sampling.episodes import EpisodeBatch
 from hire.sampling.neighbors import NeighborFinder, NeighborIds
@@ -114,7 +114,7 @@ class EpisodicTrainer(SystemTrainer[EpisodicBatch, EpisodicNetwork]):
             start = own.stop
         return found, moved
 
-    def _rows(self, table: RowTable, ids: Tensor) -> tuple[Rows, Tensor]:
+    def _rows(self, table: Table, ids: Tensor) -> tuple[Rows, Tensor]:
         """Rows of a table; those of a table that does not move need no gradient."""
         rows, positions = Rows.of(table, ids)
         rows.vectors.requires_grad_(self.settings.optimizer.table_learning_rate > 0)
