@@ -142,7 +142,7 @@ class EpisodicSystem(FewShotSystem):
                 some_tails = part_of(of_tails, (every, every, slice(column, column + columns)))
                 found = network.score(state.relation, of_heads, some_tails)[0]
                 scores[row : row + rows, column : column + columns] = found
-        return scores if len(distinct) == len(heads) else scores[as_tensor(positions)]
+        return scores[as_tensor(positions)]
 
     def vectors(self, entities: IntArray) -> Tensor:
         """The embeddings of some entities."""
