@@ -7,7 +7,8 @@ import subprocess
 import sys
 from typing import Any
 
-# Private memory is what no other process shares; a page of a mapped file counts once it is touched.
+# Private memory is what a process has for itself; pages of mapped files are told apart, which the system can take back
+# and which processes share.
 _EPILOGUE = """
 import json as _json, resource as _resource
 _rollup = dict(line.split(":") for line in open("/proc/self/smaps_rollup").read().splitlines()[1:])
@@ -15,7 +16,8 @@ _kilobytes = lambda name: int(_rollup[name].split()[0])
 print(_json.dumps({
     "seconds": seconds,
     "peak_mib": _resource.getrusage(_resource.RUSAGE_SELF).ru_maxrss / 1024,
-    "private_mib": (_kilobytes("Private_Clean") + _kilobytes("Private_Dirty")) / 1024,
+    "private_mib": _kilobytes("Anonymous") / 1024,
+    "mapped_mib": (_kilobytes("Rss") - _kilobytes("Anonymous")) / 1024,
     "result": result,
 }))
 """

@@ -2,11 +2,13 @@
 
     python benchmarks/scale.py                        # all sizes: an hour, 12 GiB of memory, 40 GB of disk
     python benchmarks/scale.py --entities 10000       # one of them; the others stay as they were measured before
+    python benchmarks/scale.py --nell-one DATASET     # steps of training, each in turn with one on NELL-One
     python benchmarks/scale.py --chart                # the chart of what has been measured
 
 The graphs are those of benchmarks/planted.py. Each stage is a process of its own; every stage but the building of the
-dataset reads what it needs from the page cache. Steps of training are also given in GFLOP-equivalents: seconds times
-the speed of a matrix product in the same process, so that a machine that is busy at times can be compared with itself.
+dataset reads what it needs from the page cache. A step of training is told in seconds of the processor, on one thread,
+and as a multiple of one on NELL-One, if that is given, in the same process: a busy machine hits both alike. Memory is
+that of the process itself, without pages of mapped files, which are told apart.
 """
 
 from __future__ import annotations
@@ -89,46 +91,56 @@ for task in model.dataset.split("test", 5)[:8]:
 result = dict(first=statistics.median(firsts[1:]), taught=statistics.median(taught), among=len(chosen))
 result |= dict(first_most=max(firsts[1:]), compiled=firsts[0])
 if {everything}:
-    relation = model.taught(pairs[:5], None, everything)
-    start = time.perf_counter()
-    relation._answers(pairs[6:7, 0], 10, False, None)
-    result["all"] = time.perf_counter() - start
+    alls = []
+    for task in model.dataset.split("test", 5)[:4]:
+        pairs = np.asarray(task.pairs)
+        relation, times = model.taught(pairs[:5], None, everything), []
+        for head in pairs[6:11, 0]:
+            start = time.perf_counter()
+            relation._answers(head[None], 10, False, None)
+            times.append(time.perf_counter() - start)
+        alls.append(times)
+    result |= dict(all=statistics.median(time for times in alls for time in times[1:]))
+    result |= dict(all_first=statistics.median(times[0] for times in alls[1:]), all_once=alls[0][0])
 seconds = statistics.median(answers)
+"""
+EVALUATE = """
+import time
+from hire.evaluation.ranking import evaluate
+from hire.inference.open import open_model
+model = open_model({dataset!r})
+start = time.perf_counter()
+result = evaluate(model.system, model.dataset, "test", 5)["realistic"]["mrr"]
+seconds = time.perf_counter() - start
 """
 STEPS = """
 import sys, statistics, time, torch
 sys.path.insert(0, {benchmarks!r})
-import training_step
-from training_step import product_speed, trainer_of
-training_step.SIZE = 2048  # of the matrix product, which is repeated for every measurement
+from training_step import trainer_of
 from hire.data.open import open_dataset
 from hire.embeddings.settings import EmbeddingSettings
 from hire.embeddings.trainer import EmbeddingTrainer
 from hire.systems.path.trainer import PathTrainer
 from hire.training.settings import preset
 torch.set_num_threads(1)
-dataset, result = open_dataset({dataset!r}), {{}}
-paper = preset("paper").changed({{"model.dimension": 50, "training.tasks": 256}})
-kinds = dict(
-    pretrain=(lambda: EmbeddingTrainer(dataset.graph, EmbeddingSettings(dimension=50)), 40),
-    hire=(lambda: trainer_of(dataset, paper), 1),
-    path=(lambda: PathTrainer(dataset), 1),
-)
-for name in {kinds!r}:
-    make, together = kinds[name]
-    trainer = make()
+paper = preset("paper").changed({{"model.dimension": 50, "training.regime": "tasks", "training.tasks": 256}})
+make, together = dict(
+    pretrain=(lambda dataset: EmbeddingTrainer(dataset.graph, EmbeddingSettings(dimension=50)), 40),
+    hire=(lambda dataset: trainer_of(dataset, paper), 1),
+    path=(PathTrainer, 2),
+)[{kind!r}]
+trainers = [make(open_dataset(dataset)) for dataset in {datasets!r}]
+times = [[] for _ in trainers]
+for trainer in trainers:
     trainer.train_step()
-    times, equivalents, before = [], [], product_speed()
-    for _ in range(7):
-        start = time.perf_counter()
+for _ in range({rounds}):
+    for found, trainer in zip(times, trainers):
+        start = time.process_time()
         for _ in range(together):
             trainer.train_step()
-        times.append((time.perf_counter() - start) / together)
-        after = product_speed()
-        equivalents.append(times[-1] * (before + after) / 2)
-        before = after
-    result[name] = dict(seconds=statistics.median(times[1:]), gflop=statistics.median(equivalents[1:]))
-seconds = 0
+        found.append((time.process_time() - start) / together)
+result = [statistics.median(found[1:]) for found in times]
+seconds = result[0]
 """
 CURVES = {  # in the chart: panel, name of the measurement, what it is called
     "seconds": {
@@ -149,24 +161,30 @@ CURVES = {  # in the chart: panel, name of the measurement, what it is called
         "index_mib": "index, peak",
         "open_mib": "open model, private",
         "answer_mib": "answers, private",
+        "answer_mapped_mib": "answers, mapped",
     },
 }
 OTHERS = {  # in the table only
     "open_dataset": "open the dataset alone, seconds",
     "taught": "teach with candidates by type, and answer, seconds",
     "all": "answer among all entities, seconds",
-    "pretrain_gflop": "pre-training step, GFLOP-equivalents",
-    "hire_gflop": "HiRe step, GFLOP-equivalents",
-    "path_gflop": "path-level step, GFLOP-equivalents",
+    "all_first": "the first of a relation, seconds",
+    "all_once": "the first of all, seconds",
+    "pretrain_ratio": "pre-training step, times that on NELL-One",
+    "hire_ratio": "HiRe step, times that on NELL-One",
+    "path_ratio": "path-level step, times that on NELL-One",
     "pretrain_mib": "pre-training, peak MiB",
     "hire_mib": "HiRe training, peak MiB",
     "path_mib": "path-level training, peak MiB",
     "bytes": "dataset and index on disk, bytes",
+    "evaluate": "evaluation of the test tasks, 5 references, seconds",
+    "evaluate_mib": "evaluation, peak MiB",
+    "mrr": "MRR of the pre-trained model on test",
     "perfect": "MRR of a perfect reasoner on test",
 }
 
 
-def measured_at(entities: int, work: Path) -> Iterator[dict[str, Any]]:
+def measured_at(entities: int, work: Path, nell_one: str | None) -> Iterator[dict[str, Any]]:
     """Measurements of a graph of some size, by name: seconds, milliseconds of steps, MiB; one part after the other."""
     folder, dataset = work / f"planted-{entities}", str(work / f"planted-{entities}" / "dataset")
     Planted(entities).write(folder)
@@ -186,7 +204,10 @@ def measured_at(entities: int, work: Path) -> Iterator[dict[str, Any]]:
         "bytes": sum(path.stat().st_size for path in Path(dataset).rglob("*.npy")),
     }
     yield answered(entities, dataset)
-    yield stepped(entities, dataset)
+    if entities <= MOST_TRAINED:
+        ranked = measure(EVALUATE.format(dataset=dataset))
+        yield {"mrr": ranked["result"], "evaluate": ranked["seconds"], "evaluate_mib": ranked["peak_mib"]}
+        yield stepped(dataset, nell_one)
 
 
 def started(dataset: str) -> float:
@@ -207,20 +228,20 @@ def started(dataset: str) -> float:
 def answered(entities: int, dataset: str) -> dict[str, Any]:
     """Answers of the pre-trained model."""
     answers = measure(ANSWERS.format(dataset=dataset, everything=entities <= MOST_RANKED))
-    return {"answer": answers["seconds"], "answer_mib": answers["private_mib"], **answers["result"]}
+    memory = {"answer_mib": answers["private_mib"], "answer_mapped_mib": answers["mapped_mib"]}
+    return {"answer": answers["seconds"], **memory, **answers["result"]}
 
 
-def stepped(entities: int, dataset: str) -> dict[str, Any]:
-    """Steps of training, in milliseconds and GFLOP-equivalents, each kind in a process of its own."""
+def stepped(dataset: str, nell_one: str | None) -> dict[str, Any]:
+    """Steps of training, in milliseconds, each kind in a process of its own; then in turn with steps on NELL-One."""
     found: dict[str, Any] = {}
-    if entities > MOST_TRAINED:
-        return found
+    here = str(Path(__file__).resolve().parent)
     for kind in ("pretrain", "hire", "path"):
-        here = str(Path(__file__).resolve().parent)
-        steps = measure(STEPS.format(dataset=dataset, benchmarks=here, kinds=[kind]))
-        found[kind] = 1e3 * steps["result"][kind]["seconds"]
-        found[f"{kind}_gflop"] = steps["result"][kind]["gflop"]
-        found[f"{kind}_mib"] = steps["peak_mib"]
+        alone = measure(STEPS.format(datasets=[dataset], benchmarks=here, kind=kind, rounds=6))
+        found |= {kind: 1e3 * alone["seconds"], f"{kind}_mib": alone["peak_mib"]}
+        if nell_one is not None:
+            both = measure(STEPS.format(datasets=[dataset, nell_one], benchmarks=here, kind=kind, rounds=10))
+            found[f"{kind}_ratio"] = both["result"][0] / both["result"][1]
     return found
 
 
@@ -287,10 +308,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--entities", type=int, nargs="*", default=SIZES)
     parser.add_argument("--work", type=Path, default=Path("build/scale"))
+    parser.add_argument("--nell-one", help="the dataset, to compare steps of training with")
     parser.add_argument("--chart", action="store_true", help="measure nothing")
     options = parser.parse_args()
     for entities in () if options.chart else options.entities:
-        for found in measured_at(entities, options.work):
+        for found in measured_at(entities, options.work, options.nell_one):
             print(entities, {name: round(value, 3) for name, value in found.items()}, flush=True)
             everything = stored()
             everything[entities] = everything.get(entities, {}) | found

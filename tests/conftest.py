@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from hypothesis import settings
 
 from hire.data.dataset import FewShotDataset
 from hire.data.open import open_dataset
 
 torch.set_num_threads(1)  # the tests' tensors are small
+settings.register_profile("any machine", deadline=None)  # a busy one takes longer, which is no failure
+settings.load_profile("any machine")
 
 ROOT = Path(__file__).parent.parent
 DATA_PLACES = (ROOT / "data", ROOT.parent / "shared" / "data")

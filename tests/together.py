@@ -28,6 +28,7 @@ from hire.embeddings.settings import Embeddings, EmbeddingSettings
 from hire.embeddings.trainer import EmbeddingTrainer
 from hire.evaluation.ranking import evaluate, evaluate_draws
 from hire.inference.calibrate import ask
+from hire.optim.storage import StorageSettings
 from hire.optim.trainer import Trainer
 from hire.systems.base import FewShotSystem
 from hire.systems.episodic.drawing import random_embeddings
@@ -42,7 +43,11 @@ SECONDS = 120  # that a group of processes may take
 
 STEPS = 100
 TRAINED = ("embeddings", "hire", "path")
-DROPOUTS = ("model.dropout", "model.relation_dropout", "model.drop_path", "model.neighbor_dropout")
+BY_ROWS = ", sharded"
+SHARDED = (f"embeddings{BY_ROWS}", f"hire{BY_ROWS}", f"gmatching{BY_ROWS}")
+DROPOUTS = tuple(
+    f"model.{name}" for name in ("dropout", "relation_dropout", "drop_path", "drop_relation", "neighbor_dropout")
+)
 
 
 class Given(Workshop):
@@ -53,10 +58,12 @@ class Given(Workshop):
         return random_embeddings(len(graph.entities), len(graph.relations), settings.dimension, seed=1)
 
 
-def trainer_of(name: str, dataset: FewShotDataset) -> Trainer[Any, Any]:
+def trainer_of(name: str, dataset: FewShotDataset, *, sharded: bool = False) -> Trainer[Any, Any]:
     """What trains a small system without dropout, whose masks depend on how a batch is shared."""
     if name == "embeddings":
-        return EmbeddingTrainer(dataset.graph, EmbeddingSettings(dimension=8, batch_size=65, negatives=16))
+        storage = StorageSettings(sharded=sharded)
+        settings = EmbeddingSettings(dimension=8, batch_size=65, negatives=16, storage=storage)
+        return EmbeddingTrainer(dataset.graph, settings)
     changes: dict[str, Any] = {"training__steps": 100, "training__tasks": 3}
     known = paths(small_settings(name).settings)
     changes |= {path.replace(".", "__"): 0.0 for path in DROPOUTS if path in known}
@@ -65,6 +72,8 @@ def trainer_of(name: str, dataset: FewShotDataset) -> Trainer[Any, Any]:
     if name == "path":
         # Some of its gradients are rounding alone, and Adam makes steps of a learning rate's size of them.
         changes |= {"optimizer__learning_rate": 1e-7, "training__candidates": 200, "training__epochs": 1e4}
+    if sharded:
+        changes["optimizer__storage__sharded"] = True
     settings = small_settings(name, **changes).settings
     trainer = system_class(name).trainer(dataset, settings, Given(dataset, torch.device("cpu")))
     assert trainer is not None
@@ -74,12 +83,11 @@ def trainer_of(name: str, dataset: FewShotDataset) -> Trainer[Any, Any]:
 def findings(dataset: FewShotDataset) -> dict[str, Any]:
     """The losses and final weights of some trainings, and evaluations of a system that has learned nothing."""
     found: dict[str, Any] = {}
-    for name in TRAINED:
-        trainer = trainer_of(name, dataset)
+    for name in (*TRAINED, *SHARDED):
+        trainer = trainer_of(name.removesuffix(BY_ROWS), dataset, sharded=name in SHARDED)
         losses = [trainer.train_step() for _ in range(STEPS)]
-        state = trainer.state()
-        weights = checksum_of(np.ascontiguousarray(state[part].numpy()) for part in sorted(state))
-        found[name] = {"losses": losses, "weights": weights}
+        weights = [*trainer.network.parameters(), *(table.averaged() for table in trainer.tables.values())]
+        found[name] = {"losses": losses, "weights": checksum_of(part.detach().contiguous().numpy() for part in weights)}
     model = random_model(dataset)
     system: FewShotSystem = model.system
     found["evaluation"] = evaluate(system, dataset, "dev", 3)

@@ -44,6 +44,7 @@ WRONG: dict[str, Callable[[FewShotDataset], dict[str, Any]]] = {
     "graph/offsets.npy": lambda d: {"offsets": with_value(d.graph.offsets, 3, 10**9)},
     "graph/offsets.npy: end": lambda d: {"offsets": with_value(d.graph.offsets, -1, 7)},
     "graph/neighbors.npy": lambda d: {"neighbors": with_value(d.graph.neighbors, (0, 1), 10**6)},
+    "graph/neighbors.npy: edge type": lambda d: {"neighbors": with_value(d.graph.neighbors, (-1, 0), 500)},
     "graph/entities.order.npy": lambda d: {
         "entities": other_names(d.graph.entities, order=with_value(d.graph.entities.order, 0, 1))
     },
@@ -61,14 +62,26 @@ WRONG: dict[str, Callable[[FewShotDataset], dict[str, Any]]] = {
     "candidate_members.npy": lambda d: {"candidate_members": np.array([10**6]), "candidate_offsets": np.array([0, 1])},
     "candidate_offsets.npy": lambda d: {"candidate_offsets": np.zeros(0, np.int64)},
     "facts.npy": lambda d: {"facts": Facts(d.facts.keys[::-1], d.facts.entity_count, d.facts.relation_count)},
+    "facts.npy: between blocks": lambda d: {
+        "facts": Facts(with_value(d.facts.keys, 6, d.facts.keys[5]), d.facts.entity_count, d.facts.relation_count)
+    },
     "facts.npy: range": lambda d: {"facts": Facts(np.array([-3, 5]), d.facts.entity_count, d.facts.relation_count)},
 }
 
 
+@pytest.fixture(params=["one block", "many blocks"])
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "many blocks":
+        monkeypatch.setattr("hire.data.check.ROWS_AT_ONCE", 6)
+        monkeypatch.setattr("hire.data.check.SIDE_BY_SIDE", 3)
+
+
+@pytest.mark.usefixtures("blocks")
 def test_a_dataset_that_is_right_passes(umls: FewShotDataset) -> None:
     check_arrays(umls, Path("umls"))
 
 
+@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("wrong", WRONG)
 def test_what_does_not_fit_is_told_with_its_file(umls: FewShotDataset, wrong: str) -> None:
     with pytest.raises(HireError) as caught:

@@ -134,3 +134,18 @@ def test_the_quick_loss_of_transe_is_the_plain_one(adversarial: float) -> None:
 
     for quick, plain in zip(loss_and_gradients("transe"), loss_and_gradients("transd"), strict=True):
         assert torch.allclose(quick, plain, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("adversarial", [1.0, 0.5])
+def test_the_loss_of_transh_equals_that_of_its_scores(adversarial: float) -> None:
+    torch.manual_seed(0)
+    settings = EmbeddingSettings(model="transh", dimension=DIMENSION, margin=3.0, adversarial=adversarial)
+    parts = [torch.randn(6, width, dtype=torch.float64, requires_grad=True) for width in (4, 8)]
+    negatives = torch.randn(9, DIMENSION, dtype=torch.float64, requires_grad=True)
+    scores = logits("transh", settings.margin, *parts, negatives)
+    weight = torch.softmax(adversarial * scores.detach(), dim=-1)
+    plain = (weight * torch.nn.functional.softplus(scores)).sum(-1).mean()
+    quick = _negative_loss(settings, *parts, negatives)
+    assert torch.allclose(quick, plain)
+    found, expected = (torch.autograd.grad(3 * loss, [*parts, negatives]) for loss in (quick, plain))
+    assert all(torch.allclose(one, other, atol=1e-9) for one, other in zip(found, expected, strict=True))

@@ -18,6 +18,7 @@ from click.testing import Result
 
 from hire.data.dataset import FewShotDataset
 from hire.training.run import CONFIG, MODEL
+from hire.util.tensors import map_tensors_and_metadata
 from tests.faults.support import contents
 from tests.faults.test_kills import TRAIN
 from tests.together import SECONDS, Ended, Together, hire, torchrun
@@ -76,7 +77,7 @@ def test_a_full_disk_is_told_by_all(tmp_path: Path) -> None:
         hire(*TRAIN, "-o", tmp_path / "run")()
 
     ended = Together([with_a_full_disk, hire(*TRAIN, "-o", tmp_path / "run")], tmp_path).wait()
-    told(ended, f"{tmp_path / 'run' / MODEL}: could not be written", "File too large", "choose another path")
+    told(ended, f"{tmp_path / 'run' / MODEL}: file too large", "raise the limit on file sizes")
     assert "process 0 of 2 failed" in ended[1].output
     assert not (tmp_path / "run").exists() or not list((tmp_path / "run").glob("*.safetensors*"))
 
@@ -101,7 +102,7 @@ def test_a_process_that_hangs_is_noticed(tmp_path: Path) -> None:
     os.waitpid(group.ids[1], 0)
     output = group.outputs[0].read_text()
     assert os.waitstatus_to_exitcode(status) == 2 and "process 1 of 2 did not answer within 5 s" in output, output
-    assert seconds < 20
+    assert seconds < 30  # the machine may be busy
 
 
 def test_a_timeout_is_a_number_of_seconds(tmp_path: Path) -> None:
@@ -167,6 +168,29 @@ def test_a_group_that_loses_a_process_goes_on_to_the_same_result(trained: Path, 
     assert started.returncode == 0 and "has ended" in output, output
     assert (target / MODEL).read_bytes() == (tmp_path / "whole" / MODEL).read_bytes()
     assert not [path.name for path in target.iterdir() if path.name.startswith(".")]
+
+
+def test_tables_of_which_each_has_a_share_give_the_same_run_also_when_it_is_resumed(
+    trained: Path, tmp_path: Path
+) -> None:
+    train: tuple[str | Path, ...] = (*TRAIN, "--set", "optimizer.storage.sharded=true", "-o", tmp_path / "run")
+    begun = Together([hire(*train, "--max-minutes", "0.0001")] * 2, tmp_path).wait()
+    assert [process.code for process in begun] == [0, 0] and "not finished" in begun[0].output, begun
+    state, _ = map_tensors_and_metadata(tmp_path / "run" / "state.safetensors")
+    assert len(state["entities.weights"]) == len(state["entities.first"]) == 135
+    ended = Together([hire(*train, "--resume")] * 2, tmp_path).wait()
+    assert [process.code for process in ended] == [0, 0], ended
+    assert (tmp_path / "run" / MODEL).read_bytes() == (trained / MODEL).read_bytes()
+
+
+def test_a_disk_that_is_full_for_one_of_those_who_write_a_table_is_told_by_all(tmp_path: Path) -> None:
+    def with_a_full_disk() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
+        sharded()
+
+    sharded = hire(*TRAIN, "--set", "optimizer.storage.sharded=true", "-o", tmp_path / "run")
+    told(Together([sharded, with_a_full_disk], tmp_path).wait(), "file too large", "raise the limit on file sizes")
+    assert not (tmp_path / "run").exists() or not list((tmp_path / "run").glob("*.safetensors*"))
 
 
 def test_a_run_that_was_there_before_is_not_continued_by_a_restart(trained: Path, tmp_path: Path) -> None:

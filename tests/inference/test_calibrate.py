@@ -66,3 +66,9 @@ def test_a_damaged_one_is_told(umls_run: Path, tmp_path: Path, content: str) -> 
 def test_tasks_with_too_few_triples_are_told(umls_run: Path) -> None:
     with pytest.raises(HireError, match="references and a query need"):
         check(load(umls_run), "test", [1_000], draws=1)
+
+
+def test_relations_that_were_asked_about_are_not_kept(umls_run: Path) -> None:
+    trained = load(umls_run)
+    check(trained, "test", [1], draws=1)
+    assert not trained._recent

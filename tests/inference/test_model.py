@@ -118,7 +118,7 @@ def test_facts_of_a_relation_of_that_name_are_known(trained: TrainedModel, umls:
 
 def test_many_heads_are_answered_as_one(trained: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hire.inference.relation.HEADS_AT_ONCE", 2)
-    monkeypatch.setattr("hire.inference.relation.ENTITIES_AT_ONCE", 50)
+    monkeypatch.setattr("hire.systems.base.TAILS_AT_ONCE", 50)
     relation = trained.teach(EXAMPLES)
     read = []
 

@@ -187,3 +187,33 @@ def test_tables_alone_can_be_trained() -> None:
     assert (trainer.rows.weights[:3] > 0).all()
     assert not trainer.rows.weights[3].any()  # what the loss does not depend on stays
     assert trainer.state().keys() == {"step", *(f"rows.{part}" for part in trainer.rows.state())}
+
+
+def test_products_are_computed_in_half_precision_where_that_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On CUDA; here the CPU has to serve."""
+    plain, chosen = Lookup(), Lookup(replace(SETTINGS, autocast=True))
+    seen: list[torch.dtype] = []
+    chosen.network[0].register_forward_hook(lambda _module, _given, found: seen.append(found.dtype))
+    assert [chosen.train_step() for _ in range(3)] == [plain.train_step() for _ in range(3)]  # nothing on the CPU
+    monkeypatch.setattr("hire.optim.trainer.AUTOCAST", {"cpu"})
+    found, expected = ([trainer.train_step() for _ in range(10)] for trainer in (chosen, plain))
+    assert seen == 3 * [torch.float32] + 10 * [torch.bfloat16]
+    assert found != expected and found == pytest.approx(expected, rel=0.05)
+    assert all(part.dtype == torch.float32 for part in chosen.network.parameters())
+
+
+def test_a_batch_is_pinned_where_it_is_to_be_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Tensor] = []
+
+    def pin(tensor: Tensor) -> Tensor:
+        calls.append(tensor)
+        return tensor
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    trainer = Lookup(replace(SETTINGS, pinned=True))
+    assert trainer.train_step() == Lookup().train_step() and not calls  # nothing on the CPU
+    monkeypatch.setattr(Lookup, "_device", property(lambda _trainer: torch.device("cuda")))
+    assert torch.equal(trainer.drawn(1), trainer.batch(1)) and len(calls) == 1
+    trainer.optimizer_settings = SETTINGS
+    trainer.drawn(2)
+    assert len(calls) == 1

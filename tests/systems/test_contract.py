@@ -113,6 +113,16 @@ def test_one_alone_scores_as_among_many(system: FewShotSystem, umls: FewShotData
     assert alone[0, 0].item() == pytest.approx(together[2, 17].item(), abs=1e-4)
 
 
+def test_many_tails_are_scored_as_few(
+    system: FewShotSystem, umls: FewShotDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs, tails = pairs_of(umls, 2), np.arange(40)
+    state = system.adapt(Support(pairs[:3]))
+    expected = system.score(state, pairs[:5, 0], tails)
+    monkeypatch.setattr("hire.systems.base.TAILS_AT_ONCE", 13)
+    assert torch.allclose(system.score_many(state, pairs[:5, 0], tails), expected, atol=1e-4)
+
+
 def test_saved_and_restored_it_scores_the_same_bits(
     trained: tuple[str, FewShotSystem, RunSettings, Path], umls: FewShotDataset
 ) -> None:

@@ -15,7 +15,7 @@ from hire.optim.trainer import Trainer
 from hire.systems.base import FewShotSystem
 from hire.systems.registry import system_class, system_names
 from hire.util.processes import SINGLE, Share
-from tests.together import SECONDS, TRAINED, findings, torchrun, trainer_of
+from tests.together import BY_ROWS, SECONDS, SHARDED, TRAINED, findings, torchrun, trainer_of
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,17 @@ def test_two_processes_have_the_losses_of_one(found: tuple[dict[str, Any], list[
     alone, (first, second) = found
     assert first[name] == second[name]  # and the same weights, bit for bit
     assert first[name]["losses"] == pytest.approx(alone[name]["losses"], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", SHARDED)
+def test_two_processes_with_a_share_of_the_rows_have_the_losses_of_one(
+    found: tuple[dict[str, Any], list[Any]], name: str
+) -> None:
+    alone, (first, second) = found
+    assert first[name] == second[name]
+    assert first[name]["losses"] == pytest.approx(alone[name]["losses"], rel=1e-5)
+    whole = name.removesuffix(BY_ROWS)
+    assert first[name] == first.get(whole, first[name])  # and the weights of two with a copy each, bit for bit
 
 
 @pytest.mark.parametrize("name", ["evaluation", "draws", "outcomes"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hire.errors import HireError
@@ -30,7 +30,6 @@ def test_a_file_has_the_checksum_of_its_bytes(tmp_path: Path, size: int) -> None
     assert checksum_of([content[:3], content[3:]]) == checksum_of([content])
 
 
-@settings(deadline=None)
 @given(content=st.dictionaries(st.text(st.characters(codec="utf-8")).filter(lambda key: key != "checksum"), JSON))
 def test_a_record_is_what_was_written(tmp_path_factory: pytest.TempPathFactory, content: dict[str, Any]) -> None:
     path = tmp_path_factory.getbasetemp() / "record.json"

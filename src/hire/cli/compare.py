@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hire.cli.options import FEW, MINUTES, SHOTS, device_option
+from hire.cli.options import FEW, MINUTES, SHOTS, device_option, use_one_thread
 from hire.cli.output import json_option, option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ def compare(
     opened = open_dataset(dataset)
     folder = output or Path("runs") / f"compare-{opened.name}"
     jobs = jobs_of(rows, shots, seeds, fingerprint(opened))
+    use_one_thread()
     bench = Bench(
         folder, dataset, opened, Protocol(split, draws, candidates == "all"), budget, device, not discard_weights
     )

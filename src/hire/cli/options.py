@@ -36,3 +36,10 @@ device_option = click.option(
     show_default=True,
     help="Where to compute; auto is CUDA where there is one.",
 )
+
+
+def use_one_thread() -> None:
+    """Compute with one thread: the small tensor operations of answers only wait for one another with more of them."""
+    import torch
+
+    torch.set_num_threads(1)

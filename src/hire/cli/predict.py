@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hire.cli.options import FEW, POSITIVE, SHARE, SHOTS, device_option
+from hire.cli.options import FEW, POSITIVE, SHARE, SHOTS, device_option, use_one_thread
 from hire.cli.output import bar, json_option, option, print_json, print_table
 from hire.errors import HireError
 from hire.util.processes import share, told
@@ -42,6 +42,7 @@ def _taught(
     from hire.inference.bulk import teach_from
     from hire.inference.open import open_model
 
+    use_one_thread()
     trained = open_model(model, dataset, device=device)
     if facts is not None:
         (table,) = read_sources([str(facts)], SourceOptions(), facts)
@@ -318,6 +319,7 @@ def calibrate(
     from hire.inference.model import load
     from hire.training.run import exclusive_run, read_config
 
+    use_one_thread()
     wanted = shots or SHOTS
     if check:
         found = check_split(load(run, dataset, device=device), check, wanted, draws, among)

@@ -16,7 +16,7 @@ from hire.cli.compare import (
     print_plan,
     seeds_option,
 )
-from hire.cli.options import device_option
+from hire.cli.options import device_option, use_one_thread
 from hire.cli.output import json_option, option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def reproduce(
 
     opened = open_dataset(dataset)
     folder = output or Path("runs") / f"reproduce-{opened.name}"
+    use_one_thread()
     bench = Bench(folder, dataset, opened, budget=budget, device=device, keep_weights=not discard_weights)
     reproduction = Reproduction(bench, expanded([experiment]), recipe, seeds)
     if plan:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from hire.cli.options import device_option
+from hire.cli.options import device_option, use_one_thread
 from hire.cli.output import json_option, option, print_json
 from hire.cli.serve import need_service, state_of
 from hire.errors import HireError
@@ -128,6 +128,7 @@ def import_verdicts(
         raise HireError("is not a table", file=verdicts, remedy="use a .tsv, .csv or .ndjson file")
     store = Store(_state(model, state))
     try:
+        use_one_thread()
         service = Service(open_model(model, dataset, device=device), store, fingerprint_of_model(model))
         stored = service.relations.named(relation)
         with explain_os_errors(verdicts):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from hire.cli.options import FEW, FiniteRange, device_option
+from hire.cli.options import FEW, FiniteRange, device_option, use_one_thread
 from hire.cli.output import option
 from hire.errors import HireError
 from hire.util.memory import keep_large_blocks_apart
@@ -112,15 +112,13 @@ def serve_model(
         )
     keep_large_blocks_apart()
     with _bound(host, port) as listener:  # fail before anything slow
-        import torch
-
         from hire.inference.open import fingerprint_of_model, open_model
         from hire.service.app import create_app
         from hire.service.server import make_server
         from hire.service.service import Service
         from hire.service.store import Store
 
-        torch.set_num_threads(1)  # parallel requests use the cores better than parallel operators
+        use_one_thread()
         model = open_model(source, dataset, device=device)
         path = state or state_of(source)
         store = Store(path)

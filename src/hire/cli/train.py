@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from hire.cli.options import FEW, MINUTES, POSITIVE, SEED, SHOTS, SIZE, device_option
+from hire.cli.options import FEW, MINUTES, POSITIVE, SEED, SHOTS, SIZE, device_option, use_one_thread
 from hire.cli.output import json_option, option, print_json, print_table
 
 EMBEDDINGS = ("transe", "transh", "transd", "distmult", "complex", "complex-n3")
@@ -22,6 +22,7 @@ RECIPES = ("published", "common")
 @option("--dimension", type=SIZE, default=100, help="Dimension of the embeddings.")
 @option("--steps", type=POSITIVE, help="Number of training steps [default: that of the presets].")
 @option("--seed", type=SEED, default=0, help="Random seed.")
+@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="One setting; may be repeated.")
 @device_option
 @json_option
 def pretrain(
@@ -31,6 +32,7 @@ def pretrain(
     dimension: int,
     steps: int | None,
     seed: int,
+    assignments: tuple[str, ...],
     device: str,
     as_json: bool,
 ) -> None:
@@ -42,6 +44,7 @@ def pretrain(
     \b
     Example:
       hire pretrain umls-one --model complex-n3 --steps 500 -o umls.safetensors
+      hire pretrain umls-one --set storage.place=file --set batch_size=4096
     """
     import time
 
@@ -49,10 +52,10 @@ def pretrain(
     from hire.embeddings.settings import EmbeddingSettings
     from hire.training.embedding import embeddings_of, embeddings_path, save_embeddings
     from hire.util.files import check_file
-    from hire.util.settings import changed, to_plain
+    from hire.util.settings import changed, parse_assignment, to_plain
 
     settings = EmbeddingSettings(dimension=dimension, seed=seed)
-    for name, value in (("model", model), ("steps", steps)):
+    for name, value in (("model", model), ("steps", steps), *map(parse_assignment, assignments)):
         settings = settings if value is None else changed(settings, name, value)
     if output is not None:
         check_file(output)
@@ -130,6 +133,7 @@ def train(
     settings = _settings(preset_name, system, recipe, config, assignments, changes, seed)
     if options["resume"] and not (output / CONFIG).exists():
         click.echo(f"{output}: there is nothing to resume yet; starting from the beginning", err=True)
+    use_one_thread()  # in what follows the steps, which have their own number
     found = fit(dataset, output, settings, **options)
     if as_json:
         print_json({"run": str(output), "system": settings.system, **found})
@@ -198,6 +202,7 @@ def evaluate(
     from hire.evaluation.ranking import evaluate_draws
     from hire.inference.open import open_model
 
+    use_one_thread()
     trained = open_model(model, dataset, device=device)
     opened, among_all = trained.dataset, candidates == "all"
     if draws is not None:

@@ -45,13 +45,25 @@ class Types:
         _sort_by_type(self.offsets, self.members, offsets[:-1].copy(), entities)
         return offsets, entities
 
-    def entities_with(self, types: IntArray) -> IntArray:
+    def entities_with(self, types: IntArray) -> NDArray[np.int32]:
         """All entities that have at least one of the types, sorted."""
-        offsets, entities = self.by_type
-        positions, _ = expand_rows(offsets, types)
-        has_one = np.zeros(len(self.offsets) - 1, bool)
-        has_one[entities[positions]] = True
-        return np.flatnonzero(has_one).astype(np.int32)
+        wanted = np.zeros(len(self.names), bool)
+        wanted[types] = True
+        found = np.empty(len(self.offsets) - 1, np.int32)
+        return found[: _find_entities(self.offsets, self.members, wanted, found)].copy()
+
+
+@compiled
+def _find_entities(offsets: IntArray, members: IntArray, wanted: NDArray[np.bool_], found: IntArray) -> int:
+    """Write the entities that have a wanted type [types], and return how many there are."""
+    count = 0
+    for entity in range(len(offsets) - 1):
+        has_one = False
+        for position in range(offsets[entity], offsets[entity + 1]):
+            has_one |= wanted[members[position]]
+        found[count] = entity  # overwritten by the next, unless it counts
+        count += has_one
+    return count
 
 
 @compiled

@@ -14,6 +14,10 @@ def squared_distances(
     moved u [..., queries, dim], entities c [..., candidates, dim], direction v [..., 1 or queries, dim],
     along a [..., 1 or queries, candidates]; the result is [..., queries, candidates].
     """
+    if torch.is_autocast_enabled(moved.device.type):  # what is left of a difference needs all digits
+        with torch.autocast(moved.device.type, enabled=False):
+            parts = (None if part is None else part.float() for part in (direction, along))
+            return squared_distances(moved.float(), entities.float(), *parts)
     squares = moved.square().sum(-1, keepdim=True) + entities.square().sum(-1).unsqueeze(-2)
     found = squares - 2 * moved @ entities.transpose(-1, -2)
     if direction is not None and along is not None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
 from hire.embeddings.scores import EmbeddingName
+from hire.optim.storage import StorageSettings
 from hire.util.ranges import Batch, Count, Rate, Seed, Size, Weight
 from hire.util.settings import Settings
 
@@ -26,6 +27,7 @@ class EmbeddingSettings(Settings):
     adversarial: Weight = 1.0  # how much the harder negatives count more
     regularization: Weight = 1e-3  # of distmult and complex-n3, on the cubes of absolute values
     seed: Seed = 0  # of initial weights and batches
+    storage: StorageSettings = field(default_factory=StorageSettings)
 
 
 @dataclass(frozen=True)

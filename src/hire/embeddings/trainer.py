@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hire.data.graph import KnowledgeGraph
+from hire.embeddings.distances import normal
 from hire.embeddings.scores import COMPLEX, REGULARIZED, TRANSLATIONAL, EmbeddingName, logits, widths
 from hire.embeddings.settings import Embeddings, EmbeddingSettings
 from hire.errors import HireError
 from hire.optim.settings import OptimizerSettings
-from hire.optim.tables import RowTable
+from hire.optim.storage import Start
 from hire.optim.trainer import Loss, Rows, Trainer
 from hire.util.randomness import random_stream
 
@@ -47,17 +48,24 @@ class EmbeddingTrainer(Trainer[TripleBatch, nn.Module]):
         generator = torch.Generator().manual_seed(settings.seed)
         scale = (settings.margin + 2) / settings.dimension if settings.model in TRANSLATIONAL else 0.1
 
-        def table(rows: int, width: int) -> RowTable:
+        def draw(rows: int, width: int) -> Tensor:
             weights = torch.empty(rows, width).uniform_(-scale, scale, generator=generator)
             weights[:, settings.dimension :] *= 0.1  # projections begin small: the model begins as TransE
-            return RowTable(weights.to(device))
+            return weights
 
+        steps = min(settings.steps, math.ceil(settings.epochs * 2 * len(self._triples) / settings.batch_size))
+        optimizer = OptimizerSettings(
+            table_learning_rate=settings.learning_rate, final_rate=FINAL_RATE, storage=settings.storage
+        )
         entity_width, relation_width = widths(settings.model, settings.dimension)
-        self.entities = table(len(graph.entities), entity_width)
-        self.relations = table(2 * len(graph.relations), relation_width)
+        entities, relations = len(graph.entities), 2 * len(graph.relations)
+        where = torch.device(device)
+        self.entities = optimizer.table(Start.drawn(entities, entity_width, draw), steps, where)
+        of_relations = Start.drawn(relations, relation_width, draw)
+        self.relations = optimizer.table(of_relations, steps, where, of_entities=False)
         super().__init__(
-            OptimizerSettings(table_learning_rate=settings.learning_rate, final_rate=FINAL_RATE),
-            steps=min(settings.steps, math.ceil(settings.epochs * 2 * len(self._triples) / settings.batch_size)),
+            optimizer,
+            steps=steps,
             seed=settings.seed,
             network=nn.Module(),
             tables={"entities": self.entities, "relations": self.relations},
@@ -83,7 +91,7 @@ class EmbeddingTrainer(Trainer[TripleBatch, nn.Module]):
             *np.unique(batch.relations, return_inverse=True),
         )
         entity_ids, positions, relation_ids, relation_positions = (
-            torch.from_numpy(ids).to(self.entities.weights.device) for ids in distinct
+            torch.from_numpy(ids).to(self.entities.device) for ids in distinct
         )
         of_entities, of_relations = self.entities.rows(entity_ids), self.relations.rows(relation_ids)
         vectors = F.embedding(positions, of_entities)
@@ -99,7 +107,7 @@ class EmbeddingTrainer(Trainer[TripleBatch, nn.Module]):
         if settings.model in TRANSLATIONAL:
             return (_negative_loss(settings, head, relation, false) - F.logsigmoid(positive).mean()) / 2
         negative = logits(settings.model, settings.margin, head, relation, false)  # [batch, negatives]
-        correction = math.log(len(self.entities.weights) / settings.negatives)
+        correction = math.log(self.entities.count / settings.negatives)
         loss = (torch.logsumexp(torch.cat([positive[:, None], negative + correction], -1), -1) - positive).mean()
         if settings.model in REGULARIZED:
             loss = loss + settings.regularization * sum(_cubes(settings.model, part) for part in (head, relation, tail))
@@ -107,7 +115,7 @@ class EmbeddingTrainer(Trainer[TripleBatch, nn.Module]):
 
     def embeddings(self) -> Embeddings:
         """What has been learned so far."""
-        return Embeddings(self.entities.weights.cpu(), self.relations.weights.cpu())
+        return Embeddings(self.entities.averaged().cpu(), self.relations.averaged().cpu())
 
 
 class _NegativeLoss(torch.autograd.Function):
@@ -116,16 +124,8 @@ class _NegativeLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, moved: Tensor, negatives: Tensor, margin: float, adversarial: float) -> Tensor:
         squares = moved.square().sum(-1, keepdim=True) + negatives.square().sum(-1)
-        squares = squares.addmm_(moved, negatives.T, alpha=-2).clamp_(min=1e-8)  # [batch, negatives]
-        slope = squares.rsqrt()
-        scores = squares.mul_(slope).neg_().add_(margin)
-        weight = torch.softmax(adversarial * scores, dim=-1) if adversarial != 1 else None
-        odds = scores.exp_()  # at most e to the margin
-        if weight is None:
-            weight = odds / odds.sum(dim=-1, keepdim=True).clamp_min(1e-30)
-        slope.mul_(weight).mul_(odds)
-        slope.div_(odds.add_(1)).mul_(-1 / len(moved))  # of the loss, by the distance, over the distance
-        loss = torch.dot(weight.view(-1), odds.log_().view(-1)) / len(moved)
+        squares = squares.addmm_(moved, negatives.T, alpha=-2)  # [batch, negatives]
+        loss, slope = _loss_and_slope(squares, margin, adversarial)
         of_moved = moved * slope.sum(1, keepdim=True) - slope @ negatives
         of_negatives = negatives * slope.sum(0)[:, None] - slope.T @ moved
         ctx.save_for_backward(of_moved, of_negatives)
@@ -135,6 +135,51 @@ class _NegativeLoss(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
         of_moved, of_negatives = ctx.saved_tensors
         return of_moved * gradients[0], of_negatives * gradients[0], None, None
+
+
+class _NegativeLossOnHyperplanes(torch.autograd.Function):
+    """The same of TransH: moved u and normals w [batch, dim], of length 1, and negatives c [negatives, dim].
+
+    ||u - (c - w.c w)||^2 = |u|^2 + |c|^2 - 2 (u - w.u w).c - (w.c)^2.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, moved: Tensor, normals: Tensor, negatives: Tensor, margin: float, adversarial: float
+    ) -> Tensor:
+        along = (normals * moved).sum(-1, keepdim=True)  # w.u
+        flat = moved - along * normals
+        heights = normals @ negatives.T  # w.c: [batch, negatives]
+        squares = moved.square().sum(-1, keepdim=True) + negatives.square().sum(-1)
+        squares = squares.addmm_(flat, negatives.T, alpha=-2).addcmul_(heights, heights, value=-1)
+        loss, slope = _loss_and_slope(squares, margin, adversarial)  # of half the squares
+        rows, columns = slope.sum(1, keepdim=True), slope.sum(0)[:, None]
+        of_flat = slope @ negatives  # with the other sign
+        of_negatives = negatives * columns - slope.T @ flat
+        slope.mul_(heights)
+        of_moved = moved * rows - of_flat + (normals * of_flat).sum(-1, keepdim=True) * normals
+        of_normals = along * of_flat + (normals * of_flat).sum(-1, keepdim=True) * moved - slope @ negatives
+        of_negatives.addmm_(slope.T, normals, alpha=-1)
+        ctx.save_for_backward(of_moved, of_normals, of_negatives)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return (*(found * gradients[0] for found in ctx.saved_tensors), None, None)
+
+
+def _loss_and_slope(squares: Tensor, margin: float, adversarial: float) -> tuple[Tensor, Tensor]:
+    """The loss of squared distances [batch, negatives], which are overwritten, and its slope by half of each."""
+    slope = squares.clamp_(min=1e-8).rsqrt()
+    scores = squares.mul_(slope).neg_().add_(margin)
+    weight = torch.softmax(adversarial * scores, dim=-1) if adversarial != 1 else None
+    odds = scores.exp_()  # at most e to the margin
+    if weight is None:
+        weight = odds / odds.sum(dim=-1, keepdim=True).clamp_min(1e-30)
+    slope.mul_(weight).mul_(odds)
+    slope.div_(odds.add_(1)).mul_(-1 / len(squares))  # of the loss, by the distance, over the distance
+    loss = torch.dot(weight.view(-1), odds.log_().view(-1)) / len(squares)
+    return loss, slope
 
 
 def _cubes(model: EmbeddingName, vectors: Tensor) -> Tensor:
@@ -150,6 +195,12 @@ def _negative_loss(settings: EmbeddingSettings, heads: Tensor, relations: Tensor
     if settings.model == "transe":
         loss = _NegativeLoss.apply(heads + relations, negatives, settings.margin, settings.adversarial)  # type: ignore[no-untyped-call]
         return cast(Tensor, loss)
+    if settings.model == "transh":
+        translation, direction = relations.chunk(2, dim=-1)
+        normals = normal(direction)
+        moved = heads - (normals * heads).sum(-1, keepdim=True) * normals + translation
+        given = (moved, normals, negatives, settings.margin, settings.adversarial)
+        return cast(Tensor, _NegativeLossOnHyperplanes.apply(*given))  # type: ignore[no-untyped-call]
     scores = logits(settings.model, settings.margin, heads, relations, negatives)
     weight = torch.softmax(settings.adversarial * scores.detach(), dim=-1)
     return (weight * F.softplus(scores)).sum(-1).mean()

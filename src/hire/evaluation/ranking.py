@@ -80,7 +80,7 @@ def rank_queries(
     parts = []
     for start in range(0, len(queries), at_once):
         part = slice(start, start + at_once)
-        scores = system.score(state, queries[part, 0], candidates).numpy()
+        scores = system.score_many(state, queries[part, 0], candidates).numpy()
         rows, tails = dataset.facts.all_tails(queries[part, 0], relation)
         columns = positions_in(candidates, tails)
         others = (columns >= 0) & (tails != queries[part, 1][rows])

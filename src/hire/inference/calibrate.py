@@ -18,6 +18,7 @@ from hire.inference.relation import TaughtRelation
 from hire.progress import track
 from hire.training.run import CONFIG, exclusive_run, write_calibration
 from hire.util.arrays import IntArray, positions_in
+from hire.util.memory import Tidying
 from hire.util.processes import alone, any_of, share, spread
 from hire.util.randomness import random_stream
 
@@ -109,6 +110,7 @@ def ask(
     are those of evaluation, the first pairs of the task.
     """
     asked = [(task, draw) for task in trained.dataset.split(split, shots) for draw in range(draws)]
+    tidying = Tidying()
     with track(f"Asking about {split}, {shots} references", len(asked) / share().processes) as advance:
 
         def outcomes(number: int) -> list[NDArray[Any]]:
@@ -120,7 +122,8 @@ def ask(
             relation = trained.taught(pairs[:shots], None, listed)
             heads = np.unique(pairs[shots:, 0])
             heads = heads if limit is None else heads[:: max(1, len(heads) // limit)][:limit]
-            parts, sizes = zip(*_ask(relation, task, heads, levels), strict=True)
+            parts, sizes = zip(*_ask(relation, task, heads, levels, tidying), strict=True)
+            trained.forget()  # some are tens of megabytes, and none of them is asked about again
             advance(1)
             return [*vars(Outcomes.joined(parts)).values(), np.concatenate(sizes)]
 
@@ -128,7 +131,9 @@ def ask(
     return Outcomes.joined(Outcomes(*arrays) for *arrays, _ in found), np.concatenate([sizes for *_, sizes in found])
 
 
-def _ask(taught: TaughtRelation, task: Task, heads: IntArray, levels: bool) -> Iterable[tuple[Outcomes, IntArray]]:
+def _ask(
+    taught: TaughtRelation, task: Task, heads: IntArray, levels: bool, tidying: Tidying
+) -> Iterable[tuple[Outcomes, IntArray]]:
     """The outcomes of some heads, and with levels the sizes of their answer sets."""
     for relation, some in _blocks(taught, heads):
         candidates = relation.candidates
@@ -142,6 +147,7 @@ def _ask(taught: TaughtRelation, task: Task, heads: IntArray, levels: bool) -> I
         if levels and calibration is not None:
             sizes = np.array([[len(calibration.answer_set(row, level)) for level in CHECKED] for row in scores])
         yield Outcomes.of(task.relation, scores, rows, columns), sizes
+        tidying.tidy()
 
 
 def _blocks(taught: TaughtRelation, heads: IntArray) -> Iterable[tuple[TaughtRelation, IntArray]]:

@@ -35,9 +35,8 @@ class CandidateFinder:
 
         In a graph without types, any entity. If there are too many, the most similar ones; see `most_similar`.
         """
-        everything = np.arange(len(self.graph.entities))
         if self.graph.types is None:
-            return self.most_similar(everything, examples, limit, hidden)
+            return self.most_similar(np.arange(len(self.graph.entities)), examples, limit, hidden)
         types = self.types(self.graph.types.of_entities(examples))
         similar = distinct(np.concatenate([self.graph.types.entities_with(types).astype(np.int64), examples]))
         return self.most_similar(similar, examples, limit, hidden)

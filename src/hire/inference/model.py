@@ -24,6 +24,7 @@ from hire.systems.base import FewShotSystem, Support, no_pairs
 from hire.training.run import check_processes, load_system, read_calibration, read_config, read_run_settings
 from hire.training.settings import TeachingSettings
 from hire.util.arrays import IntArray
+from hire.util.checksums import checksum_of
 from hire.util.processes import in_turn
 from hire.util.tensors import device_named
 
@@ -125,7 +126,8 @@ class TrainedModel:
         """As `teach`, by ids: references [shots, 2], chosen candidates if any, and pairs [n, 2] that are false."""
         references = np.ascontiguousarray(references, np.int64)
         false = no_pairs() if rejected is None else np.ascontiguousarray(rejected, np.int64)
-        key = (references.tobytes(), name, None if chosen is None else chosen.tobytes(), false.tobytes())
+        among = None if chosen is None else checksum_of([np.ascontiguousarray(chosen)])  # there may be millions
+        key = (references.tobytes(), name, among, false.tobytes())
         found = self._recent.get(key) or self._learn(references, name, chosen, false)
         with suppress(KeyError):  # if another thread is faster
             self._recent[key] = found

@@ -20,14 +20,13 @@ from hire.errors import HireError
 from hire.evaluation.calibration import Calibration, for_shots
 from hire.inference.answers import UNNAMED, Answer, HeadAnswer
 from hire.inference.explain import Explanation, find_evidence
-from hire.systems.base import no_pairs
+from hire.systems.base import TAILS_AT_ONCE, no_pairs
 from hire.util.arrays import IntArray, positions_in
 
 if TYPE_CHECKING:
     from hire.inference.model import TrainedModel
 
 SCORES_AT_ONCE = 1 << 22  # bounds the memory for many heads
-ENTITIES_AT_ONCE = 1 << 17  # bounds the memory for many candidates
 HEADS_AT_ONCE = 256
 KEPT_HEADS, KEPT_CANDIDATES = 8, 50_000  # heads whose scores are kept, unless there are more candidates
 
@@ -90,7 +89,7 @@ class TaughtRelation:
         graph = self.owner.dataset.graph
         wanted = self.owner.names.id(tail)
         heads = self.owner.similar_entities(self.references[:, 0], self.relation)
-        blocks = [heads[start : start + ENTITIES_AT_ONCE] for start in range(0, len(heads), ENTITIES_AT_ONCE)]
+        blocks = [heads[start : start + TAILS_AT_ONCE] for start in range(0, len(heads), TAILS_AT_ONCE)]
         scores = np.concatenate([self._score(block, np.array([wanted]))[:, 0] for block in blocks])
         if not self._reflexive:
             scores[heads == wanted] = -np.inf
@@ -241,9 +240,7 @@ class TaughtRelation:
 
     def candidate_scores(self, heads: IntArray) -> Scores:
         """The scores [heads, candidates], including known tails; minus infinity for a head as its own tail."""
-        starts = range(0, len(self.candidates), ENTITIES_AT_ONCE)
-        blocks = [self._score(heads, self.candidates[start : start + ENTITIES_AT_ONCE]) for start in starts]
-        scores = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
+        scores = self._score(heads, self.candidates)
         if not self._reflexive:
             columns = positions_in(self.candidates, heads)
             rows = np.flatnonzero(columns >= 0)
@@ -264,7 +261,7 @@ class TaughtRelation:
         return shown
 
     def _score(self, heads: IntArray, tails: IntArray) -> Scores:
-        scores: Scores = self.owner.system.score(self.state, heads, tails).numpy()
+        scores: Scores = self.owner.system.score_many(self.state, heads, tails).numpy()
         if not (scores < np.inf).all():
             raise HireError("the model gives scores that are not numbers", remedy="train again")
         return scores

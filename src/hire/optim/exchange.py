@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from hire.optim.tables import RowTable
+from hire.optim.sharded import ShardedTable
+from hire.optim.tables import Table
 from hire.util.processes import from_first, gathered, gathered_rows, share, summed
 
 ABSENT = -1  # in place of the number of rows
@@ -17,18 +18,19 @@ ABSENT = -1  # in place of the number of rows
 class Moved(NamedTuple):
     """Distinct rows of a table, and the gradient that moves them."""
 
-    table: RowTable
+    table: Table
     ids: Tensor  # [n]
     gradient: Tensor  # [n, dim]
 
 
 def exchanged(
-    value: float, weight: int, network: nn.Module, tables: Sequence[RowTable], moved: Sequence[Moved]
+    value: float, weight: int, network: nn.Module, tables: Sequence[Table], moved: Sequence[Moved]
 ) -> tuple[float, list[Moved]]:
     """The loss of the whole batch, and the rows that it moves; the gradients of the network become those of all.
 
-    The loss is the weighted mean of all processes' losses. Dense gradients are summed, gradients of
-    rows are exchanged as rows and summed by everyone in the same order, so that all stay the same, bit for bit.
+    The loss is the weighted mean of all processes' losses. Dense gradients are summed, gradients of rows are exchanged
+    as rows and summed by everyone in the same order, so that all stay the same, bit for bit. Those of a sharded table
+    go to their owners, who sum them in that order, too.
     """
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
     own = {id(part.table): part for part in moved}
@@ -43,11 +45,19 @@ def exchanged(
     counts = of_all[:, 2 + len(trained) :].long()  # [processes, tables]
     present = [number for number in range(len(tables)) if (counts[:, number] != ABSENT).any()]
     parts = [own.get(id(tables[number])) or _nothing(tables[number]) for number in present]
-    return float(weights @ of_all[:, 1]), _sum_rows(parts, counts[:, present].clamp_min(0), own_share)
+    sharded = [
+        Moved(part.table, *part.table.gathered(part.ids, part.gradient * own_share))
+        for part in parts
+        if isinstance(part.table, ShardedTable)
+    ]
+    copied = [i for i, part in enumerate(parts) if not isinstance(part.table, ShardedTable)]
+    everywhere = _sum_rows([parts[i] for i in copied], counts[:, present][:, copied].clamp_min(0), own_share)
+    return float(weights @ of_all[:, 1]), sharded + everywhere
 
 
-def _nothing(table: RowTable) -> Moved:
-    return Moved(table, torch.zeros(0, dtype=torch.int64, device=table.weights.device), table.weights[:0])
+def _nothing(table: Table) -> Moved:
+    ids = torch.zeros(0, dtype=torch.int64, device=table.device)
+    return Moved(table, ids, torch.zeros(0, table.dimension, device=table.device))
 
 
 def _sum_gradients(parameters: list[nn.Parameter], weight: float) -> None:

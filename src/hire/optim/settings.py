@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from torch import Tensor
+import torch
 
-from hire.optim.tables import DenseTable, RowTable, kept_share
+from hire.optim.sharded import stored
+from hire.optim.storage import Start, StorageSettings
+from hire.optim.tables import DenseTable, RowTable, Table, kept_share
 from hire.util.ranges import Count, Horizon, Natural, Rate, Scale, Share, Weight
 from hire.util.settings import Settings
 
@@ -25,10 +27,20 @@ class OptimizerSettings(Settings):
     ema: Horizon | None = None  # steps that the EMA of the weights reaches back, a share of all steps if below 1
     ema_warm_up: Natural = 0  # the EMA reaches back no further than a share of step / (step + this)
     clip: Scale | None = None  # largest norm of the gradient of a network, or of each member of an ensemble
+    autocast: bool = False  # compute products in bfloat16, on CUDA; on the CPU nothing changes
+    pinned: bool = False  # move a batch to CUDA while the step before is computed; on the CPU nothing changes
+    storage: StorageSettings = field(default_factory=StorageSettings)
 
-    def table(self, weights: Tensor, steps: int) -> RowTable:
-        """A table that starts with some weights, for a training of so many steps."""
-        return DenseTable(weights) if self.tables == "dense" else RowTable(weights, ema=self.ema_steps(steps))
+    def table(self, start: Start, steps: int, device: torch.device, *, of_entities: bool = True) -> Table:
+        """A table that starts with some vectors, for a training of so many steps; a small one is always kept whole."""
+        storage = self.storage if of_entities else StorageSettings()
+
+        def make(start: Start) -> RowTable:
+            if self.tables == "dense":
+                return DenseTable(start, storage=storage, device=device)
+            return RowTable(start, ema=self.ema_steps(steps), storage=storage, device=device)
+
+        return stored(start, storage, make)
 
     def share(self, step: int, steps: int) -> float:
         """The share of the learning rates that a step takes."""

@@ -6,7 +6,9 @@ all facts between two entity types: a model that has seen more kinds of tasks ge
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +34,7 @@ class TrainingTask(NamedTuple):
     kind: str  # train, background or types
     relation: int  # its id in the graph, or that of its inverse; -1 for all relations
     pairs: IntArray  # [facts, 2]
-    candidates: IntArray
+    candidates: Callable[[], IntArray]  # distinct; found when asked for, since those of all tasks may be billions
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,9 @@ class TaskPool:
         self._sizes = np.array([len(task.pairs) for task in tasks])
         self._offsets = np.cumsum([0, *self._sizes])
         self._pairs = np.concatenate([task.pairs for task in tasks]).astype(np.int64)
-        self._candidates = np.concatenate([task.candidates for task in tasks]).astype(np.int32)
-        self._candidate_counts = np.array([len(task.candidates) for task in tasks])
+        candidates = [task.candidates().astype(np.int32, copy=False) for task in tasks]
+        self._candidates = np.concatenate(candidates)
+        self._candidate_counts = np.array([len(of_task) for of_task in candidates])
         self._candidate_starts = np.cumsum(self._candidate_counts) - self._candidate_counts
         owners = np.repeat(np.arange(len(tasks)), self._sizes)
         self._facts = Facts.of(np.insert(self._pairs, 1, owners, axis=1), len(dataset.graph.entities), len(tasks))
@@ -156,13 +159,13 @@ def collect_tasks(dataset: FewShotDataset, regime: Regime, shares: TaskShares) -
     graph = dataset.graph
     everything = np.arange(len(graph.entities), dtype=np.int32)
 
-    def by_type(tails: IntArray) -> IntArray:
+    def by_type(tails: IntArray) -> Callable[[], IntArray]:
         if graph.types is None:
-            return everything
+            return lambda: everything
         types = graph.types.of_entities(tails)
-        return graph.types.entities_with(types) if len(types) else np.unique(tails)
+        return partial(graph.types.entities_with, types) if len(types) else partial(np.unique, tails)
 
-    def both_ways(kind: str, relation: int, pairs: IntArray, candidates: IntArray) -> list[TrainingTask]:
+    def both_ways(kind: str, relation: int, pairs: IntArray, candidates: Callable[[], IntArray]) -> list[TrainingTask]:
         forward = TrainingTask(kind, relation, pairs, candidates)
         if not shares.inverse:
             return [forward]
@@ -170,8 +173,8 @@ def collect_tasks(dataset: FewShotDataset, regime: Regime, shares: TaskShares) -
 
     tasks = []
     for task in dataset.split("train"):
-        candidates = everything if task.candidates is None else task.candidates
-        tasks += both_ways("train", task.relation, task.pairs, candidates)
+        listed = everything if task.candidates is None else task.candidates
+        tasks += both_ways("train", task.relation, task.pairs, partial(np.asarray, listed))
     if regime == "in-train":
         for relation, pairs in background_pairs(graph).items():
             tasks += both_ways("background", relation, pairs, by_type(pairs[:, 1]))
@@ -201,11 +204,11 @@ def _between_types(dataset: FewShotDataset) -> list[TrainingTask]:
     type_pairs = first_type[pairs[:, 0]].astype(np.int64) * len(types.names) + first_type[pairs[:, 1]]
     order = np.argsort(type_pairs, kind="stable")
     offsets = row_offsets(type_pairs, len(types.names) ** 2)
+    sizes = np.bincount(types.members, minlength=len(types.names))
     found = []
     for type_pair in np.flatnonzero(np.diff(offsets) >= MIN_TYPE_PAIR):
-        candidates = types.entities_with(np.array([type_pair % len(types.names)]))
-        if len(candidates) >= MIN_TYPE_PAIR:
-            found.append(
-                TrainingTask("types", -1, pairs[order[offsets[type_pair] : offsets[type_pair + 1]]], candidates)
-            )
+        tail_type = type_pair % len(types.names)
+        if sizes[tail_type] >= MIN_TYPE_PAIR:
+            of_pair = pairs[order[offsets[type_pair] : offsets[type_pair + 1]]]
+            found.append(TrainingTask("types", -1, of_pair, partial(types.entities_with, np.array([tail_type]))))
     return found

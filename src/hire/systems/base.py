@@ -36,6 +36,8 @@ RECIPES: dict[Recipe, str] = {
     "published": "loss, negatives, regime, batch and model selection as in the system's own paper",
     "common": "the same tasks, embeddings, loss and budget for every system, those of the preset `fast`",
 }
+TAILS_AT_ONCE = 1 << 17  # bounds the memory for many candidates
+NUMBERS_AT_ONCE = 1 << 23  # of the vectors of tails
 REMEMBERED = range(100, 20_001)  # tails: fewer are soon done again, and more are not worth their memory
 
 
@@ -77,6 +79,12 @@ class FewShotSystem(ABC):
     @abstractmethod
     def score(self, state: Any, heads: IntArray, tails: IntArray) -> Tensor:
         """How well each tail fits each head, [heads, tails] float32 on the CPU; more is better."""
+
+    def score_many(self, state: Any, heads: IntArray, tails: IntArray) -> Tensor:
+        """As `score`, for any number of tails: some at a time, to bound the memory, unless a system knows better."""
+        starts = range(0, max(1, len(tails)), TAILS_AT_ONCE)
+        blocks = [self.score(state, heads, tails[start : start + TAILS_AT_ONCE]) for start in starts]
+        return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
@@ -170,6 +178,14 @@ class LastTails(Generic[T]):
         if len(tails) in REMEMBERED:
             self._kept = np.array(tails), made
         return made
+
+
+def in_blocks(score: Callable[[IntArray], Tensor], tails: IntArray, dimension: int) -> Tensor:
+    """Scores [heads, tails] of many tails, some at a time: the vectors of all may not fit into memory."""
+    at_once = max(1, NUMBERS_AT_ONCE // dimension)
+    if len(tails) <= at_once:
+        return score(tails)
+    return torch.cat([score(tails[start : start + at_once]) for start in range(0, len(tails), at_once)], dim=1)
 
 
 def as_tensor(ids: IntArray) -> Tensor:

@@ -14,9 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hire.systems.base import Recipe
+from hire.systems.episodic.fused import Vectors, over_neighbors
 from hire.systems.episodic.model import EpisodicSystem
 from hire.systems.episodic.network import Entities
-from hire.systems.episodic.pairs import PairNetwork, Vectors, over_neighbors
+from hire.systems.episodic.pairs import PairNetwork
 from hire.systems.episodic.settings import EpisodicModelSettings, PairwiseSettings, PairwiseTrainingSettings
 from hire.util.ranges import Count, Dropout, Scale
 
@@ -55,41 +56,48 @@ class CianNetwork(PairNetwork):
         self.pair = PairLayer(2 * width)
         nn.init.xavier_normal_(self.neighbor.weight)
 
-    def pairs(self, heads: Entities, tails: Entities) -> Tensor:
-        """What both ends are to each other, after a feed-forward layer, [tasks, q, n, 2 * dim]."""
-        near_heads, near_tails = self._neighborhood(heads), self._neighborhood(tails)
-        forward, backward = self.relation(heads.vectors, tails.vectors)
-        # Within an entity: the task relation attends to its neighbors by their relations.
-        aware_heads = self.fusion(heads.vectors, self.within(forward, near_heads, near_heads.relations))
-        aware_tails = self.fusion(tails.vectors, self.within(backward, near_tails, near_tails.relations))
-        # Between the entities: each attends to the neighbors of the other one.
-        seen_heads = self.fusion(heads.vectors, self.between(aware_tails, near_heads, near_heads.entities))
-        seen_tails = self.fusion(tails.vectors, self.between(aware_heads, near_tails, near_tails.entities))
-        found: Tensor = self.pair(torch.cat([seen_heads, seen_tails], dim=-1))
-        return found
-
-    def _neighborhood(self, entities: Entities) -> Neighborhood:
-        """The neighbors of entities, with v_i = relu(W [r_i; e_i] + b) of each that is no padding."""
+    def encode(self, entities: Entities) -> Surrounded:
+        """Entities with v_i = relu(W [r_i; e_i] + b) of each neighbor that is no padding."""
         near = entities.neighbors
         real = replace(near, relations=near.relations[near.mask], entities=near.entities[near.mask])
         values = F.relu(real.linear(self.neighbor.weight) + self.neighbor.bias)  # [edges, dim]
         rows = (near.mask.flatten().cumsum(0) - 1).clamp_min(0).view(near.mask.shape)
-        values = values if len(values) else near.entity_table[:1]  # for padding
-        return Neighborhood(
-            near.mask,
-            Vectors(near.relations, near.relation_table),
-            Vectors(near.entities, near.entity_table),
-            Vectors(rows * near.mask, values),
-        )
+        return Surrounded(entities, Vectors(rows * near.mask, values if len(values) else near.entity_table[:1]))
+
+    def as_heads(self, heads: Surrounded) -> Heads:
+        """Heads [tasks, q, 1] with h W of both directions."""
+        return Heads(heads, self.relation.maps(heads.entities.vectors))
+
+    def pairs(self, heads: Heads, tails: Surrounded) -> Tensor:
+        """What both ends are to each other, after a feed-forward layer, [tasks, q, n, 2 * dim]."""
+        head, tail = heads.heads.entities.vectors, tails.entities.vectors
+        forward, backward = self.relation(heads.maps, tail)
+        # Within an entity: the task relation attends to its neighbors by their relations.
+        aware_heads = self.fusion(head, self.within, self.within.by_relations(forward, heads.heads))
+        aware_tails = self.fusion(tail, self.within, self.within.by_relations(backward, tails))
+        # Between the entities: each attends to the neighbors of the other one.
+        seen_heads = self.fusion(head, self.between, self.between.by_entities(aware_tails, heads.heads))
+        seen_tails = self.fusion(tail, self.between, self.between.by_entities(aware_heads, tails))
+        found: Tensor = self.pair(torch.cat([seen_heads, seen_tails], dim=-1))
+        return found
 
 
-class Neighborhood(NamedTuple):
-    """The neighbors of some entities."""
+@dataclass(frozen=True)
+class Surrounded:
+    """Entities with the values of their neighbors; an index selects from the leading dimensions."""
 
-    mask: Tensor  # [..., neighbors] bool: False for padding
-    relations: Vectors  # r_i
-    entities: Vectors  # e_i
+    entities: Entities
     values: Vectors  # v_i
+
+    def __getitem__(self, index: Any) -> Surrounded:
+        return Surrounded(self.entities[index], Vectors(self.values.rows[index], self.values.table))
+
+
+class Heads(NamedTuple):
+    """Heads, and what their task relations with any tail are made of."""
+
+    heads: Surrounded
+    maps: Tensor  # [tasks, q, 2 * dim, dim]: h W
 
 
 class TaskRelation(nn.Module):
@@ -100,16 +108,26 @@ class TaskRelation(nn.Module):
         bound = width**-0.5
         self.weight = nn.Parameter(torch.empty(width, 2 * width, width).uniform_(-bound, bound))
 
-    def forward(self, heads: Tensor, tails: Tensor) -> tuple[Tensor, Tensor]:
-        """h W t of heads [tasks, q, 1, dim] with tails [tasks, q or 1, n, dim]: two of [tasks, q, n, dim]."""
-        maps = heads.squeeze(2) @ self.weight.flatten(1)  # h W, once for each head: [tasks, q, 2 * dim * dim]
-        maps = maps.view(*heads.shape[:2], *self.weight.shape[1:])
-        forward, backward = (tails @ maps.transpose(-1, -2)).chunk(2, dim=-1)
+    def maps(self, heads: Tensor) -> Tensor:
+        """h W, once for each head [tasks, q, 1, dim]: [tasks, q, 2 * dim, dim]."""
+        return (heads.squeeze(2) @ self.weight.flatten(1)).view(*heads.shape[:2], *self.weight.shape[1:])
+
+    def forward(self, maps: Tensor, tails: Tensor) -> tuple[Tensor, Tensor]:
+        """h W t with tails [tasks, q or 1, n, dim]: two of [tasks, q, n, dim]."""
+        if tails.shape[1] == maps.shape[1]:
+            both = tails @ maps.transpose(-1, -2)  # [tasks, q, n, 2 * dim]
+        else:  # shared by the heads of a task
+            both = tails.squeeze(1) @ maps.flatten(1, 2).transpose(-1, -2)  # [tasks, n, q * 2 * dim]
+            both = both.view(*both.shape[:2], *maps.shape[1:3]).transpose(1, 2)
+        forward, backward = both.chunk(2, dim=-1)
         return forward, backward
 
 
 class NeighborAttention(nn.Module):
-    """c = W_v (sum of a_i v_i) + b, where a is the softmax of q W k_i over the neighbors of an entity."""
+    """c = W_v (sum of a_i v_i) + b, where a is the softmax of q W k_i over the neighbors of an entity.
+
+    W_v is left to `Fusion`, whose own matrix follows it.
+    """
 
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
@@ -117,11 +135,21 @@ class NeighborAttention(nn.Module):
         self.query = nn.Linear(width, width, bias=False)
         self.value = nn.Linear(width, width)
 
-    def forward(self, queries: Tensor, near: Neighborhood, keys: Vectors) -> Tensor:
-        """What queries [tasks, q, n, dim] of pairs see in the neighbors of one of their ends: [tasks, q, n, dim]."""
-        dropout = self.dropout if self.training else 0.0
-        found: Tensor = self.value(over_neighbors(self.query(queries), near.mask, keys, near.values, dropout))
-        return found
+    def by_relations(self, queries: Tensor, of: Surrounded) -> Tensor:
+        """The sum that queries [tasks, q, n, dim] of pairs see in the neighbors of one of their ends, by r_i."""
+        near = of.entities.neighbors
+        keys = near.relation_table @ self.query.weight  # of fewer rows than there are queries
+        return self._seen(queries, of, Vectors(near.relations, keys))
+
+    def by_entities(self, queries: Tensor, of: Surrounded) -> Tensor:
+        """The same, by e_i."""
+        near = of.entities.neighbors
+        return self._seen(self.query(queries), of, Vectors(near.entities, near.entity_table))
+
+    def _seen(self, queries: Tensor, of: Surrounded, keys: Vectors) -> Tensor:
+        return over_neighbors(
+            queries, of.entities.neighbors.mask, keys, of.values, self.dropout if self.training else 0.0
+        )
 
 
 class Fusion(nn.Module):
@@ -133,9 +161,11 @@ class Fusion(nn.Module):
         self.around = nn.Linear(width, width, bias=False)
         self.norm = nn.LayerNorm(width)
 
-    def forward(self, entities: Tensor, around: Tensor) -> Tensor:
-        """Entities [tasks, q or 1, n or 1, dim] in pairs [tasks, q, n, dim]."""
-        found: Tensor = self.norm(entities + F.relu(self.own(entities) + self.around(around)))
+    def forward(self, entities: Tensor, attention: NeighborAttention, seen: Tensor) -> Tensor:
+        """Entities [tasks, q or 1, n or 1, dim] in pairs [tasks, q, n, dim] that saw so much of the neighbors."""
+        around = self.around.weight @ attention.value.weight  # of c = W_v seen + b
+        shift = self.around(attention.value.bias)
+        found: Tensor = self.norm(entities + F.relu(self.own(entities) + F.linear(seen, around, shift)))
         return found
 
 

@@ -29,7 +29,7 @@ from hire.embeddings.settings import EmbeddingSettings
 from hire.embeddings.trainer import EmbeddingTrainer, TripleBatch
 from hire.errors import HireError
 from hire.optim.settings import SelectionSettings
-from hire.systems.base import Capability, FewShotSystem, Recipe, Resources, Support, SystemTrainer, as_tensor
+from hire.systems.base import Capability, FewShotSystem, Recipe, Resources, Support, SystemTrainer, as_tensor, in_blocks
 from hire.systems.episodic.drawing import adaptation_negatives
 from hire.util.arrays import IntArray
 from hire.util.ranges import Batch, Natural, Rate, Shots, Weight
@@ -135,11 +135,16 @@ class Conventional(FewShotSystem):
 
     def score(self, state: Tensor, heads: IntArray, tails: IntArray) -> Tensor:
         """The score of each triple, [heads, tails]."""
-        return self._logits(self.vectors(heads), state, self.vectors(tails)).cpu()
+        of_heads = self.vectors(heads)
+        return in_blocks(
+            lambda tails: self._logits(of_heads, state, self.vectors(tails)).cpu(),
+            tails,
+            self.learned.entities.shape[1],
+        )
 
     def vectors(self, entities: IntArray) -> Tensor:
         """The embeddings of some entities."""
-        return self.learned.entities[as_tensor(entities).to(self.learned.entities.device)]
+        return self.learned.entities[as_tensor(entities).to(self.learned.entities.device)].float()
 
     def tensors(self) -> dict[str, Tensor]:
         """What training gave."""
@@ -199,11 +204,11 @@ class ConventionalTrainer(EmbeddingTrainer, SystemTrainer[TripleBatch, nn.Module
 
     def system(self) -> Conventional:
         """The system as it is now."""
-        relations = self.relations.weights.clone()
+        relations = self.relations.averaged()
         of_known = relations[as_tensor(self._known_relations).to(relations.device)]
         prior = torch.stack([of_known.mean(dim=0), of_known.std(dim=0).clamp_min(LEAST_SPREAD)])
         references = as_tensor(self.references).to(relations.device)
-        return self.kind(self.all_settings, Learned(self.entities.weights.clone(), relations, prior, references))
+        return self.kind(self.all_settings, Learned(self.entities.averaged(), relations, prior, references))
 
 
 @dataclass(frozen=True)

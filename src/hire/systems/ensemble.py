@@ -152,8 +152,14 @@ class Ensemble(FewShotSystem):
 
     def score(self, state: dict[str, Any], heads: IntArray, tails: IntArray) -> Tensor:
         """The sum of logits, [heads, tails]."""
-        logits = (self._factor(name) * self.members[name].score(state[name], heads, tails) for name in self.members)
-        return reduce(torch.add, logits)
+        return self._sum({name: member.score(state[name], heads, tails) for name, member in self.members.items()})
+
+    def score_many(self, state: dict[str, Any], heads: IntArray, tails: IntArray) -> Tensor:
+        """The same, each member in its own way."""
+        return self._sum({name: member.score_many(state[name], heads, tails) for name, member in self.members.items()})
+
+    def _sum(self, scores: Mapping[str, Tensor]) -> Tensor:
+        return reduce(torch.add, (self._factor(name) * of_member for name, of_member in scores.items()))
 
     def _factor(self, name: str) -> float:
         return self.weights[name] * self.members[name].scale

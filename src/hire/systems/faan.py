@@ -14,9 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hire.systems.base import Recipe
+from hire.systems.episodic.fused import Vectors, attend_tokens, over_neighbors
 from hire.systems.episodic.model import EpisodicSystem
-from hire.systems.episodic.network import Entities
-from hire.systems.episodic.pairs import PairNetwork, Vectors, over_neighbors
+from hire.systems.episodic.network import Entities, dropout
+from hire.systems.episodic.pairs import PairNetwork
 from hire.systems.episodic.settings import (
     EpisodicModelSettings,
     PairwiseSettings,
@@ -60,7 +61,8 @@ class FaanNetwork(PairNetwork):
     def pairs(self, heads: Entities, tails: Entities) -> Tensor:
         """The relation slot of (h, slot, t) after the transformer, [tasks, q, n, dim]."""
         relation = tails.vectors - heads.vectors  # r = t - h: [tasks, q, n, dim]
-        ends = (self.encoder(end, relation).flatten(0, 2) for end in (heads, tails))
+        keys = self.encoder.keys(heads)
+        ends = (self.encoder(end, relation, keys).flatten(0, 2) for end in (heads, tails))
         found: Tensor = self.transformer(*ends)
         return found.view(relation.shape)
 
@@ -75,13 +77,15 @@ class NeighborEncoder(nn.Module):
         self.around = nn.Linear(dimension, dimension, bias=False)  # W_2
         self.norm = nn.LayerNorm(dimension)
 
-    def forward(self, entities: Entities, relation: Tensor) -> Tensor:
+    def keys(self, entities: Entities) -> Tensor:
+        """W r_nbr of all relations of neighbors: fewer than there are pairs, so that W falls on them, not on r."""
+        return entities.neighbors.relation_table @ self.attention.weight
+
+    def forward(self, entities: Entities, relation: Tensor, keys: Tensor) -> Tensor:
         """Heads [tasks, q, 1] or tails [tasks, q or 1, n] of pairs with relations [tasks, q, n, dim]: as relations."""
-        near = entities.neighbors
-        keys = Vectors(near.relations, near.relation_table)
+        near, vectors = entities.neighbors, entities.vectors
         values = Vectors(near.entities, near.entity_table)
-        around = over_neighbors(self.attention(relation), near.mask, keys, values)  # c: sum of a_i e_i
-        vectors = entities.vectors
+        around = over_neighbors(relation, near.mask, Vectors(near.relations, keys), values)  # c: sum of a_i e_i
         found: Tensor = self.norm(vectors + F.relu(self.own(vectors) + self.around(around)))
         return found
 
@@ -121,19 +125,18 @@ class TransformerLayer(nn.Module):
             nn.GELU(),
             nn.Linear(settings.hidden, width),
         )
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = settings.dropout
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
 
     def forward(self, queries: Tensor, sequence: Tensor) -> Tensor:
         """Some places [m, q, dim] of sequences [m, 3, dim], after they have seen all of them: [m, q, dim]."""
-        query, key, value = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # [m, heads, places, dim / heads]
-            for part in (self.query(queries), *self.key_value(sequence).chunk(2, dim=-1))
-        )
-        seen = F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
-        middle = self.norms[0](queries + self.dropout(self.output(seen)))
-        found: Tensor = self.norms[1](middle + self.dropout(self.feed_forward(middle)))
+        seen = attend_tokens(self.query(queries), self.key_value(sequence), self.heads)
+        middle = self.norms[0](queries + self._dropped_out(self.output(seen)))
+        found: Tensor = self.norms[1](middle + self._dropped_out(self.feed_forward(middle)))
         return found
+
+    def _dropped_out(self, values: Tensor) -> Tensor:
+        return dropout(values, self.dropout if self.training else 0.0)
 
 
 class Faan(EpisodicSystem):

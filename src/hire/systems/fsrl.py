@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from hire.systems.base import Recipe
+from hire.systems.episodic.fused import Vectors, weighted_neighbors
 from hire.systems.episodic.matching import MatchingModelSettings, MatchingNetwork
 from hire.systems.episodic.model import EpisodicSystem
-from hire.systems.episodic.network import Entities, Pairs, dropped_out, masked_softmax, pooled
+from hire.systems.episodic.network import Entities, Pairs, dropped_out
 from hire.systems.episodic.settings import PairwiseSettings
 from hire.util.ranges import Count, Weight
 
@@ -47,8 +48,8 @@ class FsrlNetwork(MatchingNetwork):
     def encode(self, entities: Entities) -> Tensor:
         """f(h) = tanh(sum of a_i e_i), where a is the softmax of u_rt (W_rt [r_i; e_i] + b_rt), [..., dim]."""
         near = entities.neighbors
-        weights = masked_softmax(near.linear(self.attention.weight).squeeze(-1), near.mask)  # [..., n]
-        return torch.tanh(pooled(near.entities, near.entity_table, weights, near.mask))
+        scores = near.linear(self.attention.weight).squeeze(-1)  # [..., n]
+        return torch.tanh(weighted_neighbors(near, scores, Vectors(near.entities, near.entity_table)))
 
     def adapt(self, references: Pairs) -> Tensor:
         """f(R) of the reference set, [tasks, 2 * dim]."""
@@ -61,8 +62,7 @@ class FsrlNetwork(MatchingNetwork):
         return self.losses(relation, queries).mean() + self.reconstruction_weight * reconstruction.mean()
 
     def _aggregated(self, references: Pairs) -> tuple[Tensor, Tensor]:
-        pairs = torch.cat([self.encode(references.heads), self.encode(references.tails)], dim=-1)  # E_k
-        relation, reconstruction = self.aggregator(pairs)
+        relation, reconstruction = self.aggregator(self.encoded_pairs(references))  # of E_k
         return relation, reconstruction
 
 

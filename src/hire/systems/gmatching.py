@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hire.systems.base import Recipe
+from hire.systems.episodic.fused import Vectors, weighted_neighbors
 from hire.systems.episodic.matching import MatchingModelSettings, MatchingNetwork
 from hire.systems.episodic.model import EpisodicSystem
 from hire.systems.episodic.network import Entities, Pairs
@@ -38,13 +39,15 @@ class GMatchingNetwork(MatchingNetwork):
     def encode(self, entities: Entities) -> Tensor:
         """The neighbor encoder: f(N_e) = tanh(mean of W_c [v_r; v_e] + b_c), [..., dim]."""
         near = entities.neighbors
-        mean = torch.cat(near.weighted(near.even()), dim=-1)  # W_c is linear: of the mean, not the mean of all
+        even = torch.zeros_like(near.mask, dtype=near.entity_table.dtype)  # scores that weigh all neighbors alike
+        tables = Vectors(near.relations, near.relation_table), Vectors(near.entities, near.entity_table)
+        mean = torch.cat([weighted_neighbors(near, even, table) for table in tables], dim=-1)
+        # W_c is linear: of the mean, not the mean of all.
         return torch.tanh(self.neighbor(mean))
 
     def adapt(self, references: Pairs) -> Tensor:
         """s = [f(N_h); f(N_t)], the mean over the references if there are several, [tasks, 2 * dim]."""
-        pairs = torch.cat([self.encode(references.heads), self.encode(references.tails)], dim=-1)
-        return pairs.mean(dim=1)
+        return self.encoded_pairs(references).mean(dim=1)
 
 
 class GMatching(EpisodicSystem):

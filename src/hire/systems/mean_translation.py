@@ -11,7 +11,7 @@ from torch import Tensor
 from hire.data.dataset import FewShotDataset
 from hire.embeddings.distances import squared_distances
 from hire.embeddings.settings import EmbeddingSettings
-from hire.systems.base import Capability, FewShotSystem, Resources, Support, as_tensor
+from hire.systems.base import Capability, FewShotSystem, Resources, Support, as_tensor, in_blocks
 from hire.util.arrays import IntArray
 from hire.util.settings import Settings
 
@@ -37,17 +37,19 @@ class MeanTranslation(FewShotSystem):
 
     def adapt(self, support: Support) -> Tensor:
         """The mean translation, [dim]."""
-        heads, tails = (self.entities[as_tensor(column)] for column in support.pairs.T)
+        heads, tails = (self.vectors(column) for column in support.pairs.T)
         return (tails - heads).mean(dim=0)
 
     def score(self, state: Tensor, heads: IntArray, tails: IntArray) -> Tensor:
         """Minus the squared distance from the translated head."""
-        translated = self.entities[as_tensor(heads)] + state
-        return -squared_distances(translated, self.entities[as_tensor(tails)]).cpu()
+        moved = self.vectors(heads) + state
+        return in_blocks(
+            lambda tails: -squared_distances(moved, self.vectors(tails)).cpu(), tails, self.entities.shape[1]
+        )
 
     def vectors(self, entities: IntArray) -> Tensor:
         """The embeddings of some entities."""
-        return self.entities[as_tensor(entities)]
+        return self.entities[as_tensor(entities)].float()
 
     def tensors(self) -> dict[str, Tensor]:
         """The embeddings."""

@@ -52,7 +52,7 @@ class NearestPair(FewShotSystem):
 
     def vectors(self, entities: IntArray) -> Tensor:
         """The embeddings of some entities, [n, dim]."""
-        return self.entities[as_tensor(entities).to(self.entities.device)]
+        return self.entities[as_tensor(entities).to(self.entities.device)].float()
 
     def tensors(self) -> dict[str, Tensor]:
         """The embeddings."""

@@ -14,13 +14,14 @@ from hire.data.dataset import FewShotDataset
 from hire.embeddings.settings import Embeddings, EmbeddingSettings
 from hire.embeddings.trainer import EmbeddingTrainer
 from hire.errors import HireError
+from hire.optim.storage import StorageSettings
 from hire.training.loop import Stage, train
 from hire.training.needs import check_embeddings
 from hire.training.run import fingerprint
 from hire.util.files import cache_directory
-from hire.util.processes import share, told_tensors
+from hire.util.processes import any_of, share, told_tensors
 from hire.util.settings import to_plain
-from hire.util.tensors import device_named, load_tensors, load_tensors_and_metadata, save_tensors
+from hire.util.tensors import device_named, load_tensors_and_metadata, map_tensors_and_metadata, save_tensors
 
 
 def embeddings_of(
@@ -34,9 +35,9 @@ def embeddings_of(
     What was learned until an interruption is in the cache as well, and is resumed from.
     """
     path = embeddings_path(dataset, settings)
-    cached, _ = told_tensors(lambda: (_from_cache(path, dataset, settings.dimension), {}))
-    if cached:
-        return Embeddings(**cached)
+    cached = _from_cache(path, dataset, settings)
+    if cached is not None:
+        return cached
     together = share().processes  # the state has their rounding
     state = path.with_suffix(".state.safetensors" if together == 1 else f".{together}-processes.state.safetensors")
     with suppress(OSError):  # the cache is a convenience
@@ -52,11 +53,23 @@ def embeddings_of(
     return found
 
 
-def _from_cache(path: Path, dataset: FewShotDataset, dimension: int) -> dict[str, Tensor]:
+def _from_cache(path: Path, dataset: FewShotDataset, settings: EmbeddingSettings) -> Embeddings | None:
     """Nothing if there are none, or if they are damaged and made anew."""
-    with suppress(HireError):
-        return vars(load_embeddings(path, dataset, dimension))
-    return {}
+
+    def found() -> dict[str, Tensor]:
+        with suppress(HireError):
+            return vars(load_embeddings(path, dataset, settings))
+        return {}
+
+    tensors = found() if settings.storage.apart else told_tensors(lambda: (found(), {}))[0]
+    return None if any_of(not tensors)[0] else Embeddings(**tensors)
+
+
+def embeddings_in(path: Path, dataset: FewShotDataset, settings: EmbeddingSettings) -> Embeddings:
+    """The embeddings of a file: what the first process reads, unless they are to be mapped by every process."""
+    if settings.storage.apart:
+        return load_embeddings(path, dataset, settings)
+    return Embeddings(**told_tensors(lambda: (vars(load_embeddings(path, dataset, settings)), {}))[0])
 
 
 def _usable(state: Path) -> Path | None:
@@ -67,7 +80,7 @@ def _usable(state: Path) -> Path | None:
         return None
     if state.exists():
         try:
-            load_tensors(state)
+            map_tensors_and_metadata(state)
         except HireError:
             state.unlink(missing_ok=True)
     return state
@@ -75,7 +88,11 @@ def _usable(state: Path) -> Path | None:
 
 def embeddings_path(dataset: FewShotDataset, settings: EmbeddingSettings) -> Path:
     """Where embeddings are kept."""
-    content = json.dumps([to_plain(settings), fingerprint(dataset)])
+    plain = to_plain(settings)
+    storage = plain.pop("storage")
+    if storage["precision"] != StorageSettings().precision:  # where they are learned does not matter
+        plain["precision"] = storage["precision"]
+    content = json.dumps([plain, fingerprint(dataset)])
     return cache_directory() / f"embeddings-{hashlib.sha256(content.encode()).hexdigest()[:16]}.safetensors"
 
 
@@ -87,9 +104,12 @@ def save_embeddings(path: Path, embeddings: Embeddings, dataset: FewShotDataset)
     save_tensors(path, tensors, {"fingerprint": fingerprint(dataset)})
 
 
-def load_embeddings(path: Path, dataset: FewShotDataset, dimension: int) -> Embeddings:
+def load_embeddings(path: Path, dataset: FewShotDataset, settings: EmbeddingSettings) -> Embeddings:
     """Read embeddings that `save_embeddings` wrote; an error if they are of another graph, or too narrow."""
-    tensors, about = load_tensors_and_metadata(path)
+    load, dimension = load_tensors_and_metadata, settings.dimension
+    if settings.storage.apart:
+        load = map_tensors_and_metadata
+    tensors, about = load(path)
     if about.get("fingerprint") != fingerprint(dataset) or not {"entities", "relations"} <= tensors.keys():
         raise HireError(f"has no embeddings of {dataset.name!r}", file=path, remedy="hire pretrain makes them")
     if min(tensors[name].shape[1] for name in ("entities", "relations")) < dimension:

@@ -25,7 +25,12 @@ from hire.training.curves import curves_svg
 from hire.util.files import atomic_file
 from hire.util.memory import Tidying
 from hire.util.processes import any_of, share, told, told_tensors
-from hire.util.tensors import load_tensors, load_tensors_and_metadata, save_tensors
+from hire.util.tensors import (
+    finite,
+    load_tensors_and_metadata,
+    map_tensors_and_metadata,
+    save_together,
+)
 
 STATE, METRICS, CURVES = "state.safetensors", "metrics.jsonl", "curves.svg"
 SECONDS_BETWEEN_STATES = 60.0
@@ -61,7 +66,7 @@ def train(trainer: Trainer[Any, Any], stage: Stage) -> tuple[bool, list[Entry]]:
         one_or_more_threads(stage.threads),
         track(stage.title, trainer.steps, before=trainer.step) as advance,
         postponed_interruption() as interrupted,
-        closing(drawn_ahead(trainer.batch, trainer.step)) as batches,
+        closing(drawn_ahead(trainer.drawn, trainer.step)) as batches,
     ):
         while trainer.step < trainer.steps and not history.given_up():
             loss = _finite(trainer.train_step(next(batches)), trainer, stage)
@@ -95,7 +100,9 @@ def _finite(loss: float, trainer: Trainer[Any, Any], stage: Stage) -> float:
 def _diverged(what: str, stage: Stage) -> HireError:
     kept = "no checkpoint was written"
     if stage.state is not None and stage.state.exists():
-        kept = f"the last good checkpoint is {stage.state}, step {int(load_tensors(stage.state)['step']):,}"
+        kept = (
+            f"the last good checkpoint is {stage.state}, step {int(map_tensors_and_metadata(stage.state)[0]['step']):,}"
+        )
     return HireError(
         f"{what}; {kept}",
         remedy="train again with a smaller optimizer.learning_rate or optimizer.table_learning_rate",
@@ -111,8 +118,11 @@ class _History:
         self.losses: list[float] = []
 
     def resume(self, trainer: Trainer[Any, Any]) -> None:
-        path = self.stage.state
-        tensors, about = told_tensors(lambda: load_tensors_and_metadata(path or Path(STATE)))
+        path = self.stage.state or Path(STATE)
+        if trainer.apart:
+            tensors, about = map_tensors_and_metadata(path)
+        else:
+            tensors, about = told_tensors(lambda: load_tensors_and_metadata(path))
         try:
             trainer.load_state(tensors)
             self.losses = tensors["losses"].tolist()
@@ -165,19 +175,17 @@ class _History:
         if path is None:
             return
         state = self._finite_state(trainer)
-        if not share().first:
-            return
-        if self.entries:
+        if share().first and self.entries:
             with atomic_file(path.with_name(METRICS)) as partial:
                 partial.write_text("".join(json.dumps(entry) + "\n" for entry in self.entries), "utf-8")
             with atomic_file(path.with_name(CURVES)) as partial:
                 partial.write_text(curves_svg(self.entries), "utf-8")
         losses = {"losses": torch.tensor(self.losses, dtype=torch.float64)}
-        save_tensors(path, state | losses, {"evaluations": json.dumps(self.entries)})
+        save_together(path, state | losses, {"evaluations": json.dumps(self.entries)}, trainer.shards)
 
     def _finite_state(self, trainer: Trainer[Any, Any]) -> dict[str, Tensor]:
         state = trainer.state()
-        if not all(bool(tensor.isfinite().all()) for tensor in state.values()):  # the next loss would tell
+        if not all(finite(tensor) for tensor in state.values()):  # the next loss would tell
             raise _diverged(f"the weights after step {trainer.step:,} are not finite", self.stage)
         return state
 

@@ -19,7 +19,7 @@ from hire.evaluation.ranking import evaluate
 from hire.systems.base import FewShotSystem
 from hire.systems.registry import system_class
 from hire.training.card import write_card
-from hire.training.embedding import embeddings_of, load_embeddings
+from hire.training.embedding import embeddings_in, embeddings_of
 from hire.training.loop import STATE, Entry, Stage, train
 from hire.training.needs import check_training
 from hire.training.run import (
@@ -36,7 +36,7 @@ from hire.training.run import (
 from hire.training.settings import RunSettings, preset
 from hire.util.checksums import write_record
 from hire.util.files import atomic_file, make_directory
-from hire.util.processes import in_turn, joined, launch, share, told, told_tensors, was_restarted
+from hire.util.processes import in_turn, joined, launch, share, told, was_restarted
 from hire.util.settings import items
 from hire.util.tensors import device_named
 
@@ -141,8 +141,7 @@ class Workshop:
         """Embeddings of the background graph."""
         path = self.embeddings_file
         if path is not None:
-            tensors, _ = told_tensors(lambda: (vars(load_embeddings(path, self.dataset, settings.dimension)), {}))
-            return Embeddings(**tensors)
+            return embeddings_in(path, self.dataset, settings)
         return embeddings_of(self.dataset, settings, self.device, self.threads)
 
     def evaluate(self, system: FewShotSystem) -> float:

@@ -9,7 +9,7 @@ import hashlib
 import json
 import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from hire import __version__
 from hire.data.dataset import FewShotDataset
 from hire.errors import HireError
 from hire.evaluation.calibration import Calibration, calibrations_in
+from hire.optim.storage import kept_apart
 from hire.systems.base import FewShotSystem
 from hire.systems.registry import package_of, system_class
 from hire.training.schema import check_config
@@ -32,11 +33,18 @@ from hire.util.files import explain_os_errors, make_directory
 from hire.util.locks import locked
 from hire.util.processes import check_equal, share, told_tensors
 from hire.util.settings import items
-from hire.util.tensors import TRAIN_AGAIN, load_tensors, recorded_checksum, save_tensors
+from hire.util.tensors import (
+    TRAIN_AGAIN,
+    load_tensors_and_metadata,
+    map_tensors_and_metadata,
+    recorded_checksum,
+    save_tensors,
+)
 
 CONFIG, MODEL, CALIBRATION, MEMBERS = "config.json", "model.safetensors", "calibration.json", "members"
 LOCK = ".lock"
 FORMAT = 5
+Loader = Callable[[Path], tuple[dict[str, Tensor], dict[str, str]]]
 CALIBRATE_AGAIN = "delete it; hire calibrate makes it anew"
 
 
@@ -166,19 +174,22 @@ def restore(
 ) -> FewShotSystem:
     """The system whose weights a folder holds."""
     kind = system_class(system)
-    tensors, _ = told_tensors(lambda: (_tensors(folder, kind, settings), {}))
+    if kept_apart(settings):
+        tensors = _tensors(folder, kind, settings, map_tensors_and_metadata)
+    else:
+        tensors, _ = told_tensors(lambda: (_tensors(folder, kind, settings, load_tensors_and_metadata), {}))
     with _explain_misfit(folder / MODEL):
         return kind.restore(dataset, settings, tensors, device)
 
 
-def _tensors(folder: Path, kind: type[FewShotSystem], settings: Any) -> dict[str, Tensor]:
+def _tensors(folder: Path, kind: type[FewShotSystem], settings: Any, load: Loader) -> dict[str, Tensor]:
     """The tensors of a folder, and those of its members with their names before them."""
     path = folder / MODEL
     if not path.exists():
         raise HireError("has no weights yet", file=folder, remedy="finish its training: hire train ... --resume")
-    tensors = load_tensors(path)
+    tensors, _ = load(path)
     for name, (system, of_part) in kind.parts(settings).items():
-        own = _tensors(folder / MEMBERS / name, system_class(system), of_part)
+        own = _tensors(folder / MEMBERS / name, system_class(system), of_part, load)
         tensors |= {f"{name}.{part}": tensor for part, tensor in own.items()}
     return tensors
 

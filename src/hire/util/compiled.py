@@ -16,9 +16,18 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
     A product and a sum may be one instruction, rounded once.
     """
+    return _compiled(function, {"contract"})
+
+
+def compiled_in_any_order(function: Callable[P, R]) -> Callable[P, R]:
+    """The same, and a sum may be added up in another order than it is written, many terms at once."""
+    return _compiled(function, {"contract", "reassoc", "nsz"})
+
+
+def _compiled(function: Callable[P, R], freedoms: set[str]) -> Callable[P, R]:
     made: Callable[P, R]
     try:
-        made = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})(function)
+        made = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=freedoms)(function)
     except RuntimeError:  # there is no folder to keep the machine code in
-        made = numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})(function)
+        made = numba.njit(nogil=True, error_model="numpy", fastmath=freedoms)(function)
     return made

@@ -157,29 +157,21 @@ def _replace_directory(new: Path, target: Path, aside: Path) -> None:
 
 
 @contextmanager
-def atomic_file(target: Path, *, alone: bool = False) -> Iterator[Path]:
-    """Yield a path beside `target` to write to; it becomes `target` when the block ends, and is removed if it fails.
-
-    `alone` is for writers with temporary files of their own: the path is in a new folder, whose rest is removed.
-    """
+def atomic_file(target: Path) -> Iterator[Path]:
+    """Yield a path beside `target` to write to; it becomes `target` when the block ends, and is removed if it fails."""
     check_file(target)
     target = behind_links(target)  # replace what a link points to, not the link
-    beside = partial_beside(target)
-    partial = beside / target.name if alone else beside
+    partial = partial_beside(target)
     try:
         with explain_os_errors(target):
             _remove_leftovers(target.parent)
-            if alone:
-                beside.mkdir()
             yield partial
             flush_to_disk(partial)
             partial.replace(target)
             flush_to_disk(target.parent)
     finally:
-        if alone:
-            shutil.rmtree(beside, ignore_errors=True)
         with suppress(OSError):
-            beside.unlink()
+            partial.unlink()
 
 
 def check_file(target: Path) -> None:

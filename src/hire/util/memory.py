@@ -20,6 +20,7 @@ SECONDS_BETWEEN_TIDYING = 1.0
 MOST_GROWTH = 256 * MIB  # of the process, between two times
 LARGE_BLOCK = MIB
 M_MMAP_THRESHOLD = -3  # as malloc.h has it
+DATA = 5  # the column of a process's data among its pages
 UNLIMITED = 1 << 60  # from here on, a limit is none
 
 
@@ -42,6 +43,9 @@ def available_memory() -> Available:
     limit = address_limit()
     if limit is not None:
         found.append(Available(max(0, limit - _address_space()), "the limit of the process (ulimit -v)"))
+    limit = data_limit()
+    if limit is not None:
+        found.append(Available(max(0, limit - _pages(DATA)), "the limit of the process (ulimit -d)"))
     return min(found)
 
 
@@ -77,11 +81,20 @@ def _group_memory(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/s
 
 def address_limit() -> int | None:
     """The limit on the address space of this process, if there is one."""
+    return _limit("RLIMIT_AS")
+
+
+def data_limit() -> int | None:
+    """The limit on what this process may write to besides files, if there is one; maps of files do not count."""
+    return _limit("RLIMIT_DATA")
+
+
+def _limit(name: str) -> int | None:
     try:
         import resource
     except ImportError:  # not on this system
         return None
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    limit: int = resource.getrlimit(getattr(resource, name))[0]
     return None if limit == resource.RLIM_INFINITY or limit >= UNLIMITED else limit
 
 

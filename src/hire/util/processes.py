@@ -282,6 +282,22 @@ def gathered_rows(rows: Tensor, counts: Sequence[int]) -> list[Tensor]:
     return [part[:count] for part, count in zip(gathered(padded), counts, strict=True)]
 
 
+def exchanged_rows(rows: Tensor, sent: Sequence[int]) -> tuple[Tensor, list[int]]:
+    """Rows for each process, so many for each in turn: those that the others have for us, and how many each sent."""
+    import torch
+    import torch.distributed as dist
+
+    if _group is None:
+        return rows, list(sent)
+    counts = torch.empty(len(sent), dtype=torch.int64)
+    with _together():
+        dist.all_to_all_single(counts, torch.tensor(sent))
+        received: list[int] = counts.tolist()
+        found = rows.new_empty(sum(received), *rows.shape[1:])
+        dist.all_to_all_single(found, rows.contiguous(), received, list(sent))
+    return found, received
+
+
 def summed(tensor: Tensor) -> Tensor:
     """The sum of a tensor over all processes, in place."""
     import torch.distributed as dist

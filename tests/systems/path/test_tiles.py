@@ -11,7 +11,7 @@ from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.model import PathModel
 from hire.systems.path.network import DEGREE, PathNetwork
 from hire.systems.path.settings import PathModelSettings
-from hire.systems.path.tiles import LANES
+from hire.systems.path.tiles import LANES, _equal_rows
 from hire.systems.path.walks import Tails, walks
 
 ALONE = 60  # entities without a fact
@@ -63,3 +63,24 @@ def test_a_tail_has_the_same_bits_in_every_tile(umls: FewShotDataset) -> None:
     scores = model.score(model.adapt(Support(pairs[:3])), pairs[3:4, 0], np.arange(graph.entity_count))[0]
     assert len(set(scores[135:].tolist())) == 1  # entities without a fact differ in nothing
     assert len(set(scores[:135].tolist())) > 100
+
+
+def test_tails_that_nothing_tells_apart_are_computed_once(umls: FewShotDataset) -> None:
+    graph, pairs = graph_of(umls), np.asarray(umls.split("dev")[0].pairs)
+    model = PathModel(network_of(PathModelSettings(channels=4, edge_width=8, readout_width=8)), graph)
+    state, entities = model.adapt(Support(pairs[:3])), np.arange(graph.entity_count)
+    with torch.no_grad():
+        asked = model._asked(state, entities)
+    assert asked.tiled is not None
+    assert len(asked.tiled.units) == len(set(asked.tiled.kinds.tolist())) <= 136  # all without a fact are of one kind
+    assert len(set(asked.tiled.kinds[135:].tolist())) == 1
+    # Each tail asked about alone has the score that it has among the others.
+    together = model.score(state, pairs[3:4, 0], entities)[0]
+    alone = torch.cat([model.score(state, pairs[3:4, 0], entities[i : i + 1])[0] for i in range(0, len(entities), 7)])
+    torch.testing.assert_close(alone, together[::7], atol=1e-5, rtol=1e-5)
+
+
+def test_rows_are_equal_if_all_their_bits_are() -> None:
+    rows = np.array([[1, 2], [0, 1], [1, 2], [1, 3], [0, 1]], np.float32)
+    firsts, kinds = _equal_rows(rows)
+    assert firsts.tolist() == [0, 1, 3] and kinds.tolist() == [0, 1, 0, 2, 1]

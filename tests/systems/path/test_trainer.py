@@ -72,7 +72,7 @@ def test_negatives_are_false_and_stand_for_all_others(umls: FewShotDataset, trai
             negatives = tails[1:][weights[1:] > NEVER]
             assert not any((int(head), int(tail)) in pairs for tail in negatives)
             assert len(set(negatives.tolist())) == len(negatives)
-            false = len(task.candidates) - sum(one == head for one, _ in pairs)
+            false = len(task.candidates()) - sum(one == head for one, _ in pairs)
             assert np.exp(weights[1:][weights[1:] > NEVER]).sum() == pytest.approx(false, rel=1e-4)
         reference_pairs = {(int(head), int(tail)) for head, tail in drawn.evidence.pairs}
         assert reference_pairs <= pairs

@@ -8,15 +8,16 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from hire.data.dataset import FewShotDataset
 from hire.embeddings.settings import Embeddings
+from hire.optim.storage import Start
 from hire.sampling.episodes import EpisodeBatch, EpisodeSampler
 from hire.sampling.task_pool import TaskPool
 from hire.systems.episodic.settings import EpisodeSettings
 from hire.util.arrays import IntArray
 from hire.util.randomness import random_stream
+from hire.util.tensors import blocks_of
 
 
 class Draw(NamedTuple):
@@ -70,13 +71,14 @@ def evaluated_shots(shots: tuple[int, ...]) -> tuple[int, ...]:
     return (1, 3, 5) if len(set(shots)) > 1 else shots[:1]
 
 
-def initial_tables(embeddings: Embeddings, dimension: int, norm: float | None) -> tuple[Tensor, Tensor]:
+def initial_tables(embeddings: Embeddings, dimension: int, norm: float | None) -> tuple[Start, Start]:
     """Vectors of entities and relations to start from; a norm is the root mean square one that entities get."""
     entities, relations = (part[:, :dimension] for part in (embeddings.entities, embeddings.relations))
     if norm is None:
-        return entities, relations
-    scale = norm / entities.square().sum(dim=1).mean().sqrt()
-    return entities * scale, relations * scale
+        return Start.of(entities), Start.of(relations)
+    squares = torch.cat([block.float().square().sum(dim=1) for block in blocks_of(entities)])
+    scale = norm / squares.mean().sqrt()
+    return Start.of(entities, scale), Start.of(relations, scale)
 
 
 def random_embeddings(entities: int, relations: int, dimension: int, seed: int) -> Embeddings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
@@ -43,8 +44,8 @@ class EpisodicSystem(FewShotSystem):
         self, network: EpisodicNetwork, entities: Tensor, relations: Tensor, graph: KnowledgeGraph, seed: int = 0
     ) -> None:
         self.network = network
-        self.entities = entities  # [entities, dim]
-        self.relations = relations  # [2 * relations, dim]
+        self.entities = entities.contiguous()  # [entities, dim]
+        self.relations = relations.contiguous()  # [2 * relations, dim]
         self.graph = graph
         self.seed = seed  # of the negatives that references are contrasted with
         self.scale = network.log_temperature.exp().item() if network.settings.loss == "softmax" else 1.0
@@ -83,19 +84,27 @@ class EpisodicSystem(FewShotSystem):
         network.load_state_dict(
             {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
         )
-        # Copied, because what is read from a file may lie anywhere in memory, and the last bit of a product tells.
-        entities = tensors["entities"].to(device, copy=True)
-        relations = tensors["relations"].to(device, copy=True) if "relations" in tensors else entities[:0]
+        entities = tensors["entities"].to(device)
+        relations = tensors["relations"].to(device) if "relations" in tensors else entities[:0]
         return cls(network.to(device).eval(), entities, relations, dataset.graph, settings.training.seed)
 
     def _entities(self, ids: IntArray, hidden: int, *, neighbors: bool) -> Entities:
         """Entities as the network sees them."""
-        device = self.entities.device
+        rows = as_tensor(ids).to(self.entities.device)
         if not neighbors or not self.network.max_neighbors:
-            return Entities(as_tensor(ids).to(device), self.entities)
-        found = on_device(self._finder.find(np.asarray(ids, np.int64), np.array(hidden)), device)
-        around = Neighbors(*found, self.relations, self.entities)
-        return Entities(as_tensor(ids).to(device), self.entities, around)
+            (rows,), table = self._rows(rows)
+            return Entities(rows, table)
+        found = on_device(self._finder.find(np.asarray(ids, np.int64), np.array(hidden)), self.entities.device)
+        (rows, ends), table = self._rows(rows, found.entities)
+        return Entities(rows, table, Neighbors(found.relations, ends, found.mask, self.relations, table))
+
+    def _rows(self, *ids: Tensor) -> tuple[Sequence[Tensor], Tensor]:
+        """Entities as rows of a table in single precision: of all entities, or, where that is not kept, of these."""
+        if self.entities.dtype == torch.float32:
+            return ids, self.entities
+        used, rows = torch.unique(torch.cat([part.flatten() for part in ids]), return_inverse=True)
+        parts = torch.split(rows, [part.numel() for part in ids])
+        return [rows.view(part.shape) for rows, part in zip(parts, ids, strict=True)], self.entities[used].float()
 
     @torch.no_grad()
     def adapt(self, support: Support) -> EpisodicState:
@@ -115,29 +124,29 @@ class EpisodicSystem(FewShotSystem):
 
     @torch.no_grad()
     def score(self, state: EpisodicState, heads: IntArray, tails: IntArray) -> Tensor:
-        """The network's scores, [heads, tails], some pairs at a time."""
+        """The network's scores, [heads, tails], some pairs at a time; those of a head that occurs twice once."""
         network, every = self.network, slice(None)
 
         def encode(ids: IntArray) -> Any:
             found = self._entities(ids[None], state.hidden, neighbors=network.neighbors_of_queries)
             return network.encode(found)
 
-        of_heads = part_of(encode(heads), (every, every, None))  # [1, heads, 1, ...]
+        distinct, positions = np.unique(heads, return_inverse=True)
         of_tails = part_of(state.tails.get(tails, encode), (every, None))  # [1, 1, tails, ...]
         columns = max(1, min(len(tails), network.pairs_at_once))
         rows = max(1, network.pairs_at_once // columns)
-        scores = torch.empty(len(heads), len(tails))
-        for row in range(0, len(heads), rows):
+        scores = torch.empty(len(distinct), len(tails))
+        for row in range(0, len(distinct), rows):
+            of_heads = network.as_heads(part_of(encode(distinct[row : row + rows]), (every, every, None)))
             for column in range(0, len(tails), columns):
-                some_heads = part_of(of_heads, (every, slice(row, row + rows)))
                 some_tails = part_of(of_tails, (every, every, slice(column, column + columns)))
-                found = network.score(state.relation, some_heads, some_tails)[0]
+                found = network.score(state.relation, of_heads, some_tails)[0]
                 scores[row : row + rows, column : column + columns] = found
-        return scores
+        return scores if len(distinct) == len(heads) else scores[as_tensor(positions)]
 
     def vectors(self, entities: IntArray) -> Tensor:
         """The embeddings of some entities."""
-        return self.entities[as_tensor(entities).to(self.entities.device)]
+        return self.entities[as_tensor(entities).to(self.entities.device)].float()
 
 
 def _detached(value: Any) -> Any:

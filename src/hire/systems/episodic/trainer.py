@@ -9,6 +9,7 @@ from torch import Tensor
 
 from hire.data.dataset import FewShotDataset
 from hire.embeddings.settings import Embeddings
+from hire.optim.tables import Table
 from hire.optim.trainer import Loss, Rows
 from hire.sampling.episodes import EpisodeBatch
 from hire.sampling.neighbors import NeighborFinder, NeighborIds
@@ -31,6 +32,8 @@ class EpisodicBatch(NamedTuple):
 class EpisodicTrainer(SystemTrainer[EpisodicBatch, EpisodicNetwork]):
     """Trains any system whose network is an `EpisodicNetwork`."""
 
+    fused = True
+
     def __init__(
         self,
         kind: type[EpisodicSystem],
@@ -50,10 +53,9 @@ class EpisodicTrainer(SystemTrainer[EpisodicBatch, EpisodicNetwork]):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(training.seed)
             network = kind.network_type(settings.model).to(self.device)
-        start = initial_tables(embeddings, settings.model.dimension, training.embedding_norm)
-        self.entities, self.relations = (
-            settings.optimizer.table(table.to(self.device, copy=True), training.steps) for table in start
-        )
+        start, relations = initial_tables(embeddings, settings.model.dimension, training.embedding_norm)
+        sizes, table = (training.steps, self.device), settings.optimizer.table
+        self.entities, self.relations = table(start, *sizes), table(relations, *sizes, of_entities=False)
         tables = {"entities": self.entities}
         if network.max_neighbors:
             tables["relations"] = self.relations
@@ -93,14 +95,14 @@ class EpisodicTrainer(SystemTrainer[EpisodicBatch, EpisodicNetwork]):
         flat = torch.cat([part.flatten(1) for part in parts], dim=1)  # [batch, entities]
         around: Neighbors | None = None
         if ids is None:
-            rows, positions = Rows.of(self.entities, flat)
+            rows, positions = self._rows(self.entities, flat)
             moved = [rows]
         else:
             used = torch.cat([flat.flatten(), ids.entities[ids.mask]])
-            rows, positions = Rows.of(self.entities, used)
-            relation_rows, edges = Rows.of(self.relations, ids.relations[ids.mask])
+            rows, positions = self._rows(self.entities, used)
+            relation_rows, edges = self._rows(self.relations, ids.relations[ids.mask])
             ends = _filled(ids.mask, positions[flat.numel() :])
-            table = relation_rows.vectors if len(edges) else self.relations.weights[:1]  # for padding
+            table = relation_rows.vectors if len(edges) else self.relations.rows(positions.new_zeros(1))  # for padding
             around = Neighbors(_filled(ids.mask, edges), ends, ids.mask, table, rows.vectors)
             positions = positions[: flat.numel()].view(flat.shape)
             moved = [rows, relation_rows]
@@ -111,6 +113,12 @@ class EpisodicTrainer(SystemTrainer[EpisodicBatch, EpisodicNetwork]):
             found.append(Entities(positions[:, own], rows.vectors, near).reshape(*part.shape))
             start = own.stop
         return found, moved
+
+    def _rows(self, table: Table, ids: Tensor) -> tuple[Rows, Tensor]:
+        """Rows of a table; those of a table that does not move need no gradient."""
+        rows, positions = Rows.of(table, ids)
+        rows.vectors.requires_grad_(self.settings.optimizer.table_learning_rate > 0)
+        return rows, positions
 
 
 def _parts(episodes: EpisodeBatch) -> list[Tensor]:

@@ -13,7 +13,7 @@ from hire.data.dataset import FewShotDataset
 from hire.data.graph import KnowledgeGraph
 from hire.embeddings.distances import distance, squared_distances
 from hire.errors import HireError
-from hire.systems.base import Capability, FewShotSystem, LastTails, Recipe, Resources, Support, as_tensor
+from hire.systems.base import Capability, FewShotSystem, LastTails, Recipe, Resources, Support, as_tensor, in_blocks
 from hire.systems.episodic.drawing import adaptation_negatives
 from hire.systems.hire.entity import MetaRelation, Vectors, projected_tails, translated
 from hire.systems.hire.network import HireNetwork
@@ -78,7 +78,7 @@ class Hire(FewShotSystem):
 
     def _vectors(self, entities: IntArray) -> Vectors:
         ids = as_tensor(entities).to(self.entities.device)
-        return Vectors(self.entities[ids], self.projections[ids])
+        return Vectors(self.entities[ids].float(), self.projections[ids].float())
 
     @torch.no_grad()
     def adapt(self, support: Support) -> HireState:
@@ -104,8 +104,11 @@ class Hire(FewShotSystem):
         def project(tails: IntArray) -> Tensor:
             return projected_tails(decoder, relation, self._vectors(tails))
 
+        def score(tails: IntArray) -> Tensor:
+            return -distance(squared_distances(moved, state.projected.get(tails, project))).cpu()
+
         moved = translated(decoder, relation, self._vectors(heads))
-        return -distance(squared_distances(moved, state.projected.get(tails, project))).cpu()
+        return in_blocks(score, tails, self.entities.shape[1])
 
     def vectors(self, entities: IntArray) -> Tensor:
         """The embeddings of some entities."""
@@ -120,7 +123,7 @@ class Hire(FewShotSystem):
         """
         known, count = len(self.entities), len(graph.entities)
         entities, projections = (
-            torch.cat([table, table.new_zeros(count - known, table.shape[1])])
+            torch.cat([table.float(), table.new_zeros(count - known, table.shape[1], dtype=torch.float32)])
             for table in (self.entities, self.projections)
         )
         placed = np.arange(count) < known

@@ -13,7 +13,7 @@ from hire.systems.episodic.maml import refine
 from hire.systems.hire.context import ContextEncoder
 from hire.systems.hire.entity import MetaRelation, Vectors, distances, own_distances, translated
 from hire.systems.hire.settings import HireModelSettings
-from hire.systems.hire.triplet import LstmLearner, MeanLearner, SetLearner
+from hire.systems.hire.triplet import DropPath, LstmLearner, MeanLearner, SetLearner
 
 
 class HireNetwork(nn.Module):
@@ -33,6 +33,7 @@ class HireNetwork(nn.Module):
         last = [module for module in self.learner.modules() if isinstance(module, nn.Linear)][-1]
         for parameter in last.parameters():
             parameter.data *= settings.learner_start
+        self.drop_relation = DropPath(settings.drop_relation)
         self.gate = nn.Linear(2 * dimension, dimension)
         nn.init.zeros_(self.gate.weight)
         nn.init.constant_(self.gate.bias, 2.0)
@@ -45,7 +46,9 @@ class HireNetwork(nn.Module):
     def meta_relation(self, heads: Tensor, tails: Tensor) -> MetaRelation:
         """The relation [tasks, dim] of references [tasks, shots, dim], before it is refined (Eq. 6-8)."""
         meta = self.learner(heads, tails)
-        translation, *shifts = meta.chunk(4, dim=-1)
+        if self.training and self.settings.dropout:
+            meta = F.dropout(meta, self.settings.dropout)
+        translation, *shifts = self.drop_relation(meta.unsqueeze(-2)).squeeze(-2).chunk(4, dim=-1)
         if self.settings.residual:
             gate = torch.sigmoid(self.gate(torch.cat([heads, tails], dim=-1)))
             translation = translation + (gate * (tails - heads)).mean(dim=-2)

@@ -27,6 +27,8 @@ class HireModelSettings(Settings):
     residual: bool = True  # add the gated mean of t - h to the meta relation
     learner_start: Weight = 1.0  # initial factor of the learner's last layer: with a small one, R is mean(t - h)
     drop_path: Dropout = 0.2  # of the set attention block, while training
+    dropout: Dropout = 0.0  # of single outputs of the meta relation learner, while training
+    drop_relation: Dropout = 0.0  # of all its outputs for a task, while training: then h and t alone have to fit
     inner_steps: Repeats = 1  # of MAML; 0 leaves it out
     inner_rate: Rate = 0.1  # l_r of Eq. 13; learned for each dimension from here with the softmax loss
     inner_negatives: Batch = 512  # drawn from the candidates when a relation is learned after training

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from hire.data.dataset import FewShotDataset
 from hire.embeddings.settings import Embeddings
-from hire.optim.tables import RowTable
+from hire.optim.storage import Start
+from hire.optim.tables import Table
 from hire.optim.trainer import Loss, Rows
 from hire.sampling.contexts import ContextSampler, Tuples
 from hire.sampling.episodes import EpisodeBatch
@@ -52,14 +53,13 @@ class HireTrainer(SystemTrainer[HireBatch, HireNetwork]):
         self._draw = episodes_of(dataset, training)
         self.contexts = ContextSampler(dataset.graph)
         start, relations = initial_tables(embeddings, model.dimension, training.embedding_norm)
+        sizes, table = (training.steps, self.device), settings.optimizer.table
+        self.entities, self.relations = table(start, *sizes), table(relations, *sizes, of_entities=False)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(training.seed)
             network = HireNetwork(model).to(self.device)
-            projections = 0.02 * torch.randn(len(start), model.dimension)
-        self.entities, self.projections, self.relations = (
-            settings.optimizer.table(table.to(self.device, copy=True), training.steps)
-            for table in (start, projections, relations)
-        )
+            drawn = Start.drawn(start.rows, model.dimension, lambda *shape: 0.02 * torch.randn(*shape))
+            self.projections = table(drawn, *sizes)
         super().__init__(
             settings.optimizer,
             steps=training.steps,
@@ -166,9 +166,7 @@ class _Rows:
     Entities that occur in contexts only are never scored, so their projections are not needed.
     """
 
-    def __init__(
-        self, entities: RowTable, projections: RowTable, scored: list[Tensor], in_contexts: Tensor | None
-    ) -> None:
+    def __init__(self, entities: Table, projections: Table, scored: list[Tensor], in_contexts: Tensor | None) -> None:
         flat = torch.cat([part.flatten() for part in scored])
         everything = flat if in_contexts is None else torch.cat([flat, in_contexts])
         self.entities, positions = Rows.of(entities, everything)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class DropPath(nn.Module):
-    """Drops a residual branch for some of the sets during training."""
+    """Drops a branch for some of the sets during training."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from hire.systems.path import kernels
 from hire.systems.path.graph import Edges, EvidenceGraph
 from hire.systems.path.reduced import ReducedGraph
 from hire.systems.path.rules import PATH_FEATURES, PairPaths, Rules, paths_between
-from hire.util.arrays import FloatArray, IntArray, expand_rows
+from hire.util.arrays import FloatArray, IntArray, distinct, expand_rows
 
 EDGE_FEATURES = (  # of each edge type
     "head similarity",  # between its sources and the reference heads, by profile
@@ -213,6 +213,12 @@ class ReferenceEvidence:
             found.append((keys, np.bincount(positions, parts, minlength=len(keys)).astype(np.float32)))
         return found
 
+    @property
+    def sharing_entities(self) -> NDArray[np.int64]:
+        """The heads and tails of the references, and all entities that share a tuple with one of them, sorted."""
+        shared = [keys % self.graph.entity_count for keys, _ in self._shares]
+        return np.asarray(distinct(np.concatenate([self.pairs.ravel(), *shared])))
+
     def _tuples(self, side: int) -> tuple[Edges, FloatArray, NDArray[Any]]:
         """The edges that leave the reference heads or tails, the idf of their tuples, and its sum, [shots]."""
         edges = self.graph.leaving(self.pairs[:, side], self.hidden)
@@ -282,16 +288,26 @@ class ReferenceEvidence:
 
     def entity_features(self, entities: IntArray) -> FloatArray:
         """The features of some entities, [entities, ENTITY_FEATURES]."""
-        (heads, tails), counted = self._compare(entities)
-        columns = []
-        for side, (cosines, shares) in ((TAIL, tails), (HEAD, heads)):
-            columns += [(entities[:, None] == self.pairs[:, side]).mean(axis=1)]
-            columns += [cosines.mean(axis=1), cosines.max(axis=1), shares.mean(axis=1), shares.max(axis=1)]
-            columns += [counted[:, side]]
+        return self.described(entities)[0]
+
+    def described(self, entities: IntArray) -> tuple[FloatArray, FloatArray]:
+        """The features of some entities, and their similarities to the reference heads, and tails.
+
+        [entities, ENTITY_FEATURES] and [2, 2, entities, shots].
+        """
+        similarities, counted = self._compare(entities)
+        features = np.empty((len(entities), len(ENTITY_FEATURES)), np.float32)
         settings = self.graph.settings
-        popularity = np.log(settings.least_popularity + counted[:, 2]) / settings.log_scale + 1.5
-        columns += [np.log1p(counted[:, 3]) / settings.log_scale, popularity]
-        return np.stack(columns, axis=1).astype(np.float32)
+        kernels.describe_entities(
+            np.asarray(entities, np.int64),
+            self.pairs,
+            similarities,
+            counted,
+            np.float32(settings.least_popularity),
+            np.float32(settings.log_scale),
+            features,
+        )
+        return features, similarities
 
     def _compare(self, entities: IntArray) -> tuple[FloatArray, FloatArray]:
         """Similarities to the reference heads, and tails, [2, 2, entities, shots], and four values of each entity.

@@ -24,6 +24,7 @@ from hire.systems.path.settings import EvidenceSettings
 from hire.util.arrays import FloatArray, IntArray, expand_rows, positions_in, row_offsets
 
 PAIRS_AT_ONCE = 1 << 22  # bounds the memory needed to count co-occurrences
+KEPT_HIDDEN = 64  # relations for which it is kept which edge types they hide
 
 
 STORED = (  # arrays of a graph of evidence, as the constructor makes them, and what is counted of them when needed
@@ -199,14 +200,16 @@ class EvidenceGraph:
 
     def hides(self, hidden: int | None) -> NDArray[np.bool_]:
         """Which edge types are not to be seen while a relation is hidden, [edge types]."""
-        last: tuple[int | None, NDArray[np.bool_]] | None = self.__dict__.get("_last_hidden")
-        if last is None or last[0] != hidden:
+        kept: dict[int | None, NDArray[np.bool_]] = self.__dict__.setdefault("_hidden_edge_types", {})
+        found = kept.get(hidden)
+        if found is None:
             relations = np.arange(self.edge_type_count) % self.relation_count
             wanted = -1 if hidden is None else hidden
-            flags = (relations < 2 * self.known_relations) & (relations % self.known_relations == wanted)
-            last = hidden, np.asarray(flags)
-            self.__dict__["_last_hidden"] = last  # in one assignment: other threads may read it
-        return last[1]
+            found = np.asarray((relations < 2 * self.known_relations) & (relations % self.known_relations == wanted))
+            if len(kept) >= KEPT_HIDDEN:
+                kept.clear()  # other threads may hold what was there; it stays right
+            kept[hidden] = found
+        return found
 
     @property
     def fewer_entries(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -188,6 +188,35 @@ def compare(
 
 
 @compiled
+def describe_entities(
+    entities: IntArray,
+    references: IntArray,
+    similarities: NDArray[Any],
+    counted: FloatArray,
+    least_popularity: np.float32,
+    log_scale: np.float32,
+    features: FloatArray,
+) -> None:
+    """The features of entities [n, ENTITY_FEATURES] from what `compare` has found: as tails, as heads, in general."""
+    shots = len(references)
+    for i in range(len(entities)):
+        for place, side in ((0, 1), (6, 0)):
+            for column in range(place, place + 5):
+                features[i, column] = 0
+            for shot in range(shots):
+                features[i, place] += np.float32(entities[i] == references[shot, side])
+                for measure in range(2):
+                    value, column = similarities[side, measure, i, shot], place + 1 + 2 * measure
+                    features[i, column] += value
+                    features[i, column + 1] = value if shot == 0 else max(features[i, column + 1], value)
+            for column in (place, place + 1, place + 3):
+                features[i, column] /= np.float32(shots)
+            features[i, place + 5] = counted[i, side]
+        features[i, 12] = np.log1p(counted[i, 3]) / log_scale
+        features[i, 13] = np.log(least_popularity + counted[i, 2]) / log_scale + np.float32(1.5)
+
+
+@compiled
 def describe_walks(
     sources: IntArray,
     edge_types: IntArray,

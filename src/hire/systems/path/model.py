@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from weakref import ref
 
 import numpy as np
 import torch
@@ -13,7 +15,7 @@ from torch import Tensor
 
 from hire.data.dataset import FewShotDataset
 from hire.data.graph import KnowledgeGraph
-from hire.systems.base import Capability, FewShotSystem, LastTails, Resources, Support
+from hire.systems.base import REMEMBERED, TAILS_AT_ONCE, Capability, FewShotSystem, LastTails, Resources, Support
 from hire.systems.evidence import Evidence
 from hire.systems.path.features import ReferenceEvidence
 from hire.systems.path.graph import EvidenceGraph
@@ -22,18 +24,22 @@ from hire.systems.path.readout import Described
 from hire.systems.path.settings import PathSettings
 from hire.systems.path.tiles import TiledTails
 from hire.systems.path.walks import Tails, Walks, walks
-from hire.util.arrays import IntArray
+from hire.systems.path.whole import WholeGraph, WholeTails
+from hire.util.arrays import FloatArray, IntArray
 from hire.util.tensors import on_device
 
 if TYPE_CHECKING:
     from hire.systems.path.trainer import PathTrainer
+
+MOST_ASKED = REMEMBERED[-1]  # tails, of which each has a read-out of its own for every head
+FEW = 8  # nor are fewer than this part of all entities worth to find out about all of them
+KEPT_WHOLE = 2  # relations, in a few hundred bytes for each kind of entity that resembles a reference tail
 
 
 class AskedTails(NamedTuple):
     """Tails that were asked about, as they are kept for the next head."""
 
     block: Tails
-    order: Tensor  # [tails]: the position that each tail of the block was asked at
     described: Described | None
     tiled: TiledTails | None  # in place of it, on a CPU
 
@@ -45,6 +51,7 @@ class PathState:
     evidence: ReferenceEvidence
     weights: list[Tensor]  # of the edge types, for every hop and for profiles
     blocks: LastTails[AskedTails] = field(default_factory=LastTails)
+    whole: list[WholeTails] = field(default_factory=list)  # one, while it is kept
 
 
 class PathModel(FewShotSystem):
@@ -60,6 +67,7 @@ class PathModel(FewShotSystem):
         self.network = network
         self.graph = graph
         self.device = next(network.parameters()).device
+        self._latest: deque[ref[PathState]] = deque()  # the relations that keep all entities as tails
 
     @classmethod
     def trainer(cls, dataset: FewShotDataset, settings: PathSettings, resources: Resources) -> PathTrainer:
@@ -111,25 +119,64 @@ class PathModel(FewShotSystem):
         of a head are the same bits whatever else is asked.
         """
         distinct, positions = np.unique(np.asarray(heads, np.int64), return_inverse=True)
-        asked = state.blocks.get(tails, partial(self._asked, state))
         scores = torch.empty(len(distinct), len(tails))
-        for row, head in enumerate(distinct):
-            walked = walks(state.evidence, np.array([head]), asked.block)
-            if asked.tiled is None:
-                scores[row] = self.pair_scores(state, asked.block, walked, asked.described)
-            else:
-                scores[row, asked.order] = self.network.mean_scores(state.weights, asked.tiled, walked)
+        if self._asks_for_all(tails):
+            whole = self._whole_tails(state)
+            for row, head in enumerate(distinct):
+                scores[row] = torch.from_numpy(self._scores_of_all(state, whole, int(head))[tails])
+        else:
+            asked = state.blocks.get(tails, partial(self._asked, state))
+            for row, head in enumerate(distinct):
+                scores[row] = self._scores_of(state, asked, int(head))
         return scores[torch.from_numpy(positions)]
 
+    def score_many(self, state: PathState, heads: IntArray, tails: IntArray) -> Tensor:
+        """The same, for any number of tails."""
+        return (self.score if self._asks_for_all(tails) else super().score_many)(state, heads, tails)
+
+    def _asks_for_all(self, tails: IntArray) -> bool:
+        """Whether there are so many tails that all entities are looked at."""
+        return self.device.type == "cpu" and len(tails) > max(MOST_ASKED, self.graph.entity_count // FEW)
+
+    def _scores_of(self, state: PathState, asked: AskedTails, head: int) -> Tensor:
+        """The scores of some tails for one head, [tails]."""
+        walked = walks(state.evidence, np.array([head]), asked.block)
+        if asked.tiled is None:
+            return self.pair_scores(state, asked.block, walked, asked.described)
+        return self.network.mean_scores(state.weights, asked.tiled, walked)
+
+    def _scores_of_all(self, state: PathState, whole: WholeTails, head: int) -> FloatArray:
+        """The scores of all entities as tails of one head, [entities]."""
+        scores, linked = whole.unlinked_scores(head), whole.linked(head)
+        for start in range(0, len(linked), TAILS_AT_ONCE):
+            some = linked[start : start + TAILS_AT_ONCE]
+            scores[some] = self._scores_of(state, self._asked(state, some), head).numpy()
+        return scores
+
+    @cached_property
+    def _whole_graph(self) -> WholeGraph:
+        return WholeGraph(self.graph)
+
+    def _whole_tails(self, state: PathState) -> WholeTails:
+        """All entities as tails of a relation, which is kept for the relations that were asked about last."""
+        for known in state.whole[:1]:
+            return known
+        made = WholeTails(self._whole_graph, self.network, state.weights, state.evidence)
+        state.whole[:] = [made]
+        self._latest.append(ref(state))
+        while len(self._latest) > KEPT_WHOLE:
+            oldest = self._latest.popleft()()
+            if oldest is not None:
+                oldest.whole.clear()
+        return made
+
     def _asked(self, state: PathState, entities: IntArray) -> AskedTails:
-        """Some entities as tails, and their part of the read-out; walks often lead to those of high degree."""
+        """Some entities as tails, and their part of the read-out."""
+        block = Tails.of(state.evidence, entities)
+        described = self._describe(state, block)
         if self.device.type != "cpu":
-            block = Tails.of(state.evidence, entities)
-            return AskedTails(block, torch.arange(len(entities)), self._describe(state, block), None)
-        order = np.argsort(-state.evidence.graph.degrees_of(entities), kind="stable")
-        block = Tails.of(state.evidence, entities[order])
-        tiled = self.network.tiled(self._describe(state, block), block.inputs.features[:, DEGREE])
-        return AskedTails(block, torch.from_numpy(order), None, tiled)
+            return AskedTails(block, described, None)
+        return AskedTails(block, None, self.network.tiled(described, block.inputs.features[:, DEGREE]))
 
     def _describe(self, state: PathState, block: Tails) -> Described:
         return self.network.describe(state.weights, on_device(block.inputs, self.device))

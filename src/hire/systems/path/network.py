@@ -28,10 +28,12 @@ from hire.systems.path.readout import (
     staying,
 )
 from hire.systems.path.settings import PathModelSettings
-from hire.systems.path.tiles import TiledHop, TiledTails, TiledWeights, tiled_scores, updated
+from hire.systems.path.tiles import TiledHop, TiledTails, TiledWeights, tiled_scores, unreached_scores, updated
 from hire.systems.path.walks import HOPS, PAIR_FEATURES, TailInputs, Walks
+from hire.util.arrays import FloatArray
 
 DEGREE = FEATURE["degree"]
+LEAST_ROWS = 16  # of a product: fewer are summed in another order, and a tail is to have the same bits anywhere
 
 
 class MemberLinear(nn.Module):
@@ -145,10 +147,13 @@ class PathNetwork(nn.Module):
         profile = tails.features.new_zeros(len(tails.features), weights[HOPS].shape[1])
         messages = weights[HOPS].index_select(0, tails.profile_edge_types) * tails.profile_counts[:, None]
         profile = asinh(profile.index_add(0, tails.profile_owners, messages))
+        count, missing = len(profile), max(0, LEAST_ROWS - len(profile))
+        profile, features = (F.pad(part, (0, 0, 0, missing)) for part in (profile, tails.features))
         of_profile, of_features = self.of_tails.weight[:, :channels], self.of_tails.weight[:, channels:]
         bias = self.of_pairs.get_parameter("bias").flatten()
-        described = torch.addmm(bias, tails.features, side_by_side(of_features))
-        described = by_member(torch.addmm(described, profile, of_each_member(of_profile)), self.settings.members)
+        described = torch.addmm(bias, features, side_by_side(of_features))
+        described = torch.addmm(described, profile, of_each_member(of_profile))[:count]
+        described = by_member(described, self.settings.members)
         return Described(described[..., 1:].flatten(1), described[..., 0].contiguous())
 
     def score(
@@ -171,7 +176,7 @@ class PathNetwork(nn.Module):
 
     def tiled(self, described: Described, degrees: Tensor) -> TiledTails:
         """The result of `describe` for tails that will be asked about often, and their degrees."""
-        return TiledTails.of(described, self.settings.members, self._lessening(degrees))
+        return TiledTails.of(self._tiled_weights()[1], described, self._lessening(degrees))
 
     def mean_scores(self, weights: list[Tensor], tails: TiledTails, walks: Walks) -> Tensor:
         """The mean of the members' scores for one head and all tails, [tails]; without gradients, on a CPU."""
@@ -188,6 +193,11 @@ class PathNetwork(nn.Module):
         last = own.hops[-1]
         carried = self._thinned(last, HOPS - 1, state, walks), weights[HOPS - 1], last.at_source, last.at_target
         return tiled_scores(readout, tails, walks, carried, state, self.settings.message_scale)
+
+    def unreached_scores(self, tails: TiledTails, features: FloatArray) -> FloatArray:
+        """The mean of the members' scores for pairs [tails, features] whose tails no walk reaches, [tails]."""
+        channels = self.settings.members * self.settings.channels
+        return unreached_scores(self._tiled_weights()[1], tails, features, channels)
 
     def _tiled_weights(self) -> tuple[list[TiledHop], TiledWeights]:
         """The weights of the hops before the last, and of the read-out, for tiles."""

@@ -16,6 +16,7 @@ from hire.sampling.task_pool import TaskShares, collect_tasks, cumulative_shares
 from hire.systems.path import walk_kernels
 from hire.systems.path.features import ENTITY_FEATURES, ReferenceEvidence
 from hire.systems.path.graph import EvidenceGraph
+from hire.systems.path.positions import Positions
 from hire.systems.path.settings import PathTrainingSettings
 from hire.systems.path.walks import TailInputs, Tails, Walks, walks
 from hire.util.arrays import IntArray, positions_in
@@ -50,7 +51,8 @@ class Chance(NamedTuple):
 
     references: IntArray  # [shots, 2]
     queries: IntArray  # [queries, 2]
-    pool: IntArray  # [pool]: candidates from which negatives are chosen, sorted
+    candidates: int  # how many there are
+    pool: IntArray  # [pool]: some of them, from which negatives are chosen, sorted
     noise: NDArray[np.float64]  # [queries, pool]: added to how hard each is; minus infinity for true tails
     orders: list[NDArray[np.int64]]  # of each query: the order in which false tails that are not hard are taken
 
@@ -114,9 +116,12 @@ class PathTasks:
         shots = int(generator.choice(settings.shots))
         chosen = generator.permutation(len(task.pairs))[: shots + settings.queries]
         references, queries = np.asarray(task.pairs[chosen[:shots]]), np.asarray(task.pairs[chosen[shots:]])
-        pool = np.sort(task.candidates)
-        if len(pool) > settings.candidates:
-            some = pool[generator.integers(0, len(pool), settings.candidates)]
+        pool = task.candidates()
+        if task.kind == "train":  # those of others are sorted
+            pool = np.sort(pool)
+        count = len(pool)
+        if count > settings.candidates:
+            some = pool[generator.integers(0, count, settings.candidates)]
             pool = np.unique(np.concatenate([some, references[:, 1]]))
         noise = 0.5 * generator.gumbel(size=(len(queries), len(pool)))
         rows, true = self._facts.all_tails(queries[:, 0], index)
@@ -125,11 +130,11 @@ class PathTasks:
         noise[rows[known], positions[known]] = -np.inf
         false = (noise > -np.inf).sum(axis=1)  # [queries]
         orders = [generator.permutation(max(0, int(count) - settings.hard_negatives)) for count in false]
-        return Chance(references, queries, pool, noise, orders)
+        return Chance(references, queries, count, pool, noise, orders)
 
     def _drawn(self, index: int, chance: Chance) -> DrawnTask:
         settings, graph = self.settings, self.graph
-        task, (references, queries, pool, noise, orders) = self.tasks[index], chance
+        task, (references, queries, count, pool, noise, orders) = self.tasks[index], chance
         evidence = ReferenceEvidence(graph, references, task.relation % graph.known_relations)
         difficulty = self._difficulty(evidence, queries[:, 0], pool)
         difficulty += noise
@@ -138,7 +143,7 @@ class PathTasks:
         tails = np.full((len(queries), width), pool[0])
         weights = np.full((len(queries), width), NEVER, np.float32)
         tails[:, 0], weights[:, 0] = queries[:, 1], 0
-        crowd = np.log(max(1.0, len(task.candidates) / len(pool)))
+        crowd = np.log(max(1.0, count / len(pool)))
         for row in range(len(queries)):
             false = np.flatnonzero(difficulty[row] > -np.inf)
             if len(false) > hard:
@@ -154,8 +159,7 @@ class PathTasks:
     def _difficulty(self, evidence: ReferenceEvidence, heads: IntArray, pool: IntArray) -> NDArray[np.float64]:
         """How hard each candidate may be to tell from a true tail, [queries, pool]."""
         graph = self.graph
-        position = np.full(graph.entity_count, -1)
-        position[pool] = np.arange(len(pool))
+        position, _, _ = Positions.of(pool)  # which is sorted and distinct: as it is
         once, twice = np.zeros((2, len(heads), len(pool)), np.int32)
         near = graph.leaving(np.asarray(heads), evidence.hidden)
         nodes = graph.targets[near.ids]

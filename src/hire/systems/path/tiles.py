@@ -1,9 +1,9 @@
 """Hops and the read-out of one head and all tails, without gradients, in tiles of nodes or pairs.
 
-All candidates of a query go through it, whether a path leads to them or not, so most of the time of an answer is spent
-here. A tile has as many pairs as fit, with all that is computed of them, into the processor's nearest memory; a row of
-it is one value of each pair, so that processors compute many pairs at a time, and a pair has the same bits wherever it
-is. What is known to be zero is not multiplied: tails are best ordered so that those that walks reach come first.
+Most of the time of an answer is spent here. A tile has as many pairs as fit, with all that is computed of them, into
+the processor's nearest memory; a row of it is one value of each pair, so that processors compute many pairs at a time,
+and a pair has the same bits wherever it is. Pairs that walks reach come first, because what is known to be zero is not
+multiplied. Of the others, most are told apart by nothing: they are computed once, or once for all heads.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from hire.systems.path import kernels
@@ -21,6 +22,7 @@ from hire.util.arrays import FloatArray, IntArray
 from hire.util.compiled import compiled
 
 LANES = 128  # pairs of a tile
+OWN, UNLINKED = -1, -2  # a pair's score is computed for itself; it is that of its tail's kind
 LAYER_NORM_EPSILON = 1e-5  # PyTorch's default
 UNROLLED = 4  # rows that are multiplied at once: the number of units, and of each sort of input, is a multiple of it
 
@@ -57,20 +59,26 @@ class TiledWeights(NamedTuple):
 
 
 class TiledTails(NamedTuple):
-    """What tails themselves add to the first layer, for all tiles."""
+    """What tails themselves add to the first layer; tails for which it is the same are of one kind."""
 
-    units: FloatArray  # [tiles, members, units, LANES]
-    linear: FloatArray  # [tails]: to the sum of the members' scores
+    kinds: NDArray[np.int32]  # [tails]
     factors: FloatArray  # [tails]: by which what arrives is lessened for the tail's degree
+    units: FloatArray  # [kinds, members, units]
+    linear: FloatArray  # [kinds]: to the sum of the members' scores
+    unlinked: FloatArray  # [kinds]: the score of a tail that nothing links to the head; none if it is not known yet
 
     @classmethod
-    def of(cls, described: Described, members: int, factors: Tensor) -> TiledTails:
+    def of(cls, weights: TiledWeights, described: Described, factors: Tensor) -> TiledTails:
         """Some tails as described."""
-        count, width = described.units.shape
-        padded = described.units.new_zeros(_up(count, LANES), members, _up(width // members))
-        padded[:count, :, : width // members] = by_member(described.units, members)
-        units = padded.view(-1, LANES, *padded.shape[1:]).permute(0, 2, 3, 1).contiguous()
-        return cls(units.numpy(), described.linear.sum(dim=1).numpy(), factors.numpy())
+        rows = torch.cat([described.units, described.linear.sum(dim=1, keepdim=True)], dim=1).numpy()
+        firsts, kinds = _equal_rows(rows)
+        units = by_member(torch.from_numpy(rows[firsts, :-1]), len(weights.hidden))
+        linear, nothing = rows[firsts, -1].copy(), np.zeros(0, np.float32)
+        found = cls(kinds, factors.numpy(), _padded(units, 2).numpy(), linear, nothing)
+        each = found._replace(kinds=np.arange(len(firsts), dtype=np.int32))
+        channels = len(weights.hidden) * weights.channel_rows
+        features = np.zeros((len(firsts), weights.feature_rows), np.float32)
+        return found._replace(unlinked=unreached_scores(weights, each, features, channels))
 
 
 class TiledHop(NamedTuple):
@@ -123,6 +131,55 @@ def _padded(values: Tensor, *axes: int) -> Tensor:
 
 def _up(count: int, multiple: int = UNROLLED) -> int:
     return -(-count // multiple) * multiple
+
+
+def _equal_rows(rows: FloatArray) -> tuple[IntArray, NDArray[np.int32]]:
+    """The first of each set of rows that are equal, bit for bit, and for each row the index of its set."""
+    keys = np.empty(len(rows), np.uint64)
+    _hash_rows(rows.view(np.uint32), keys)
+    _, firsts, kinds = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(firsts)  # neighbors stay neighbors: what is read next is near
+    firsts, kinds = firsts[order], np.argsort(order)[kinds]
+    if not np.array_equal(rows[firsts][kinds].view(np.uint32), rows.view(np.uint32)):  # two keys happen to be the same
+        firsts = kinds = np.arange(len(rows))
+    return firsts, kinds.astype(np.int32)
+
+
+@compiled
+def _hash_rows(rows: NDArray[np.uint32], keys: NDArray[np.uint64]) -> None:
+    """Compute a number from each row."""
+    for row in range(len(rows)):
+        mixed = np.uint64(0)
+        for column in range(rows.shape[1]):
+            mixed = (mixed ^ np.uint64(rows[row, column])) * np.uint64(0x9E3779B97F4A7C15)
+            mixed ^= mixed >> np.uint64(29)
+        keys[row] = mixed
+
+
+def unreached_scores(weights: TiledWeights, tails: TiledTails, features: FloatArray, channels: int) -> FloatArray:
+    """The mean of the members' scores for pairs with all tails, none of them reached by a walk, [tails]."""
+    scores = np.empty(len(features), np.float32)
+    nothing, nowhere = np.zeros((0, channels), np.float32), np.zeros(0, np.int64)
+    no_edges, no_levels = np.zeros(0, np.int32), np.zeros((0, 2), np.int16)
+    _read_out(
+        weights,
+        tails,
+        features,
+        nowhere,
+        nowhere,
+        nothing,
+        nothing,
+        nothing,
+        nothing,
+        nothing,
+        no_edges,
+        no_edges,
+        no_levels,
+        no_edges,
+        np.float32(1),
+        scores,
+    )
+    return scores
 
 
 def tiled_scores(
@@ -187,48 +244,58 @@ def _read_out(
     inputs = np.zeros((input_count, LANES), np.float32)
     units, hidden = np.empty((unit_count, LANES), np.float32), np.empty((unit_count, LANES), np.float32)
     sums, arrived = np.empty((LANES, state.shape[1]), np.float32), np.empty((LANES, state.shape[1]), np.float32)
-    exponents, total = np.empty(arrived.size, np.int32), np.empty(LANES, np.float32)
-    lanes, factors = np.empty(LANES, np.uint32), np.empty(LANES, np.float32)
-    first = edge = 0
-    for start in range(0, len(features), LANES):
-        width = min(LANES, len(features) - start)
-        last, before = first, False
-        while last < len(reached) and reached[last] < start + LANES:
-            before |= stays[last] >= 0
-            lanes[last - first] = reached[last] - start
-            factors[last - first] = tails.factors[reached[last]]
-            last += 1
-        count = of_features
-        if last > first:
-            count = input_count if before else of_features + 2 * of_channels
+    exponents, total = np.empty(arrived.size, np.int32), np.zeros(LANES, np.float32)
+    pairs, shared = np.empty(len(features), np.int32), np.empty(len(features), np.int32)
+    count = _choose_pairs(tails, features, reached, pairs, shared)
+    chosen = np.zeros(count + LANES, np.int32)  # the kinds of the pairs
+    for row in range(count):
+        chosen[row] = tails.kinds[pairs[row]]
+    edge = 0
+    for start in range(0, count, LANES):
+        width = min(LANES, count - start)
+        walked = min(width, max(0, len(reached) - start))  # pairs of the tile that are reached
+        inputs[:] = 0
+        for lane in range(width):
+            total[lane] = tails.linear[chosen[start + lane]]
+            for column in range(features.shape[1]):
+                inputs[column, lane] = features[pairs[start + lane], column]
+        row_count = of_features
+        if walked:
             edge = _arrive(
-                first, last, edge, carried, weights, at_source, at_target, sources, edge_types, levels, targets, sums
+                start,
+                start + walked,
+                edge,
+                carried,
+                weights,
+                at_source,
+                at_target,
+                sources,
+                edge_types,
+                levels,
+                targets,
+                sums,
             )
-            _compress(sums[: last - first].reshape(-1), message_scale, arrived.reshape(-1), exponents)
-        total[:] = 0
-        total[:width] = tails.linear[start : start + width]
-        for column in range(features.shape[1]):
-            for lane in range(width):
-                inputs[column, lane] = features[start + lane, column]
+            _compress(sums[:walked].reshape(-1), message_scale, arrived.reshape(-1), exponents)
+            row_count = of_features + 2 * of_channels
+            for lane in range(walked):
+                if stays[start + lane] >= 0:
+                    row_count = input_count
         for member in range(members):
-            inputs[of_features:count] = 0
-            if last > first:
-                arriving = inputs[of_features : of_features + of_channels]
-                lessened = inputs[of_features + of_channels : of_features + 2 * of_channels]
+            arriving = inputs[of_features : of_features + of_channels]
+            lessened = inputs[of_features + of_channels : of_features + 2 * of_channels]
+            staying = inputs[of_features + 2 * of_channels :]
+            for lane in range(walked):
+                factor, stay = tails.factors[pairs[start + lane]], stays[start + lane]
                 for c in range(channels):
-                    for row in range(last - first):
-                        lane, value = lanes[row], arrived[row, member * channels + c]
-                        arriving[c, lane] = value
-                        lessened[c, lane] = value * factors[row]
-            if before:
-                staying = inputs[of_features + 2 * of_channels :]
-                for row in range(last - first):
-                    if stays[first + row] >= 0:
-                        for c in range(channels):
-                            staying[c, lanes[row]] = state[stays[first + row], member * channels + c]
-            _add_row_product(own.linear[member], inputs, count, total)
-            units[:] = tails.units[start // LANES, member]
-            _add_product(own.inputs[member], inputs, count, units)
+                    value = arrived[lane, member * channels + c]
+                    arriving[c, lane] = value
+                    lessened[c, lane] = value * factor
+                if stay >= 0:
+                    for c in range(channels):
+                        staying[c, lane] = state[stay, member * channels + c]
+            _add_row_product(own.linear[member], inputs, row_count, total)
+            _gather(tails.units, chosen[start : start + LANES], member, units)
+            _add_product(own.inputs[member], inputs, row_count, units)
             kernels.gelu(units.reshape(-1))
             for unit in range(unit_count):
                 hidden[unit] = own.hidden_bias[member, unit]
@@ -236,8 +303,54 @@ def _read_out(
             kernels.gelu(hidden.reshape(-1))
             _add_row_product(own.last[member], hidden, unit_count, total)
         for lane in range(width):
-            scores[start + lane] = (total[lane] + own.last_bias[0]) / np.float32(members)
-        first = last
+            scores[pairs[start + lane]] = (total[lane] + own.last_bias[0]) / np.float32(members)
+    for pair in range(len(features)):
+        if shared[pair] >= 0:
+            scores[pair] = scores[shared[pair]]
+        elif shared[pair] == UNLINKED:
+            scores[pair] = tails.unlinked[tails.kinds[pair]]
+
+
+@compiled
+def _gather(units: FloatArray, kinds: IntArray, member: int, found: FloatArray) -> None:
+    """Copy a member's units of some kinds [LANES] into a tile [units, LANES]: eight at once wait for memory once."""
+    for lane in range(0, LANES, 8):
+        of_0, of_1 = units[kinds[lane], member], units[kinds[lane + 1], member]
+        of_2, of_3 = units[kinds[lane + 2], member], units[kinds[lane + 3], member]
+        of_4, of_5 = units[kinds[lane + 4], member], units[kinds[lane + 5], member]
+        of_6, of_7 = units[kinds[lane + 6], member], units[kinds[lane + 7], member]
+        for unit in range(len(found)):
+            row = found[unit]
+            row[lane], row[lane + 1], row[lane + 2], row[lane + 3] = of_0[unit], of_1[unit], of_2[unit], of_3[unit]
+            row[lane + 4], row[lane + 5], row[lane + 6], row[lane + 7] = of_4[unit], of_5[unit], of_6[unit], of_7[unit]
+
+
+@compiled
+def _choose_pairs(tails: TiledTails, features: FloatArray, reached: IntArray, pairs: IntArray, shared: IntArray) -> int:
+    """Choose the pairs to compute, the reached ones first; returns how many there are.
+
+    `shared` takes for each pair the one that has its score, UNLINKED if that is the kind's, OWN if it is computed.
+    """
+    shared[:] = UNLINKED
+    count = len(reached)
+    for row in range(count):
+        pairs[row], shared[reached[row]] = reached[row], OWN
+    latest = np.full(len(tails.linear), -1, np.int32)  # of each kind, the pair that was chosen last
+    for pair in range(len(features)):
+        if shared[pair] == OWN:
+            continue
+        kind, linked = tails.kinds[pair], len(tails.unlinked) == 0
+        other = latest[kind]
+        same = other >= 0
+        for column in range(features.shape[1]):
+            linked |= features[pair, column] != 0
+            same &= features[pair, column] == features[other, column]
+        if linked and same:
+            shared[pair] = other
+        elif linked:
+            pairs[count], shared[pair], latest[kind] = pair, OWN, pair
+            count += 1
+    return count
 
 
 @compiled

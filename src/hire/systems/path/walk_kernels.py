@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hire.systems.path.kernels import Flags, find
+from hire.systems.path.positions import Positions, position_of
 from hire.util.arrays import IntArray
 from hire.util.compiled import compiled
 
@@ -17,7 +18,7 @@ def second_hop(
     near_queries: IntArray,
     near_nodes: IntArray,
     passable: Flags,
-    position: IntArray,
+    position: Positions,
     wanted: Flags,
     cells: IntArray,
     sources: IntArray,
@@ -34,7 +35,7 @@ def second_hop(
     nodes = edges = 0
     everything = len(wanted) == 0
     for start in range(len(near_nodes)):
-        query, end = near_queries[start], position[near_nodes[start]]
+        query, end = near_queries[start], position_of(position, near_nodes[start])
         if end >= 0 and (everything or wanted[query, end]):
             cells[query, end] = nodes
             far[nodes, 0], far[nodes, 1] = near_nodes[start], start
@@ -44,8 +45,10 @@ def second_hop(
             continue
         query = near_queries[start]
         for edge in range(offsets[near_nodes[start]], offsets[near_nodes[start] + 1]):
-            end = position[targets[edge]]
-            if end < 0 or hidden[edge_types[edge]] or not (everything or wanted[query, end]):
+            if hidden[edge_types[edge]]:
+                continue
+            end = position_of(position, targets[edge])
+            if end < 0 or not (everything or wanted[query, end]):
                 continue
             if len(removed) and find(removed, edge) >= 0:
                 continue
@@ -190,7 +193,7 @@ def count_walks(
     edge_types: IntArray,
     targets: IntArray,
     hidden: Flags,
-    position: IntArray,
+    position: Positions,
     once: IntArray,
     twice: IntArray,
 ) -> None:
@@ -200,13 +203,15 @@ def count_walks(
     """
     for start in range(len(near_nodes)):
         query, node = near_queries[start], near_nodes[start]
-        if position[node] >= 0:
-            once[query, position[node]] += 1
+        place = position_of(position, node)
+        if place >= 0:
+            once[query, place] += 1
         if not passable[start]:
             continue
         for edge in range(offsets[node], offsets[node + 1]):
-            if position[targets[edge]] >= 0 and not hidden[edge_types[edge]]:
-                twice[query, position[targets[edge]]] += 1
+            place = position_of(position, targets[edge])
+            if place >= 0 and not hidden[edge_types[edge]]:
+                twice[query, place] += 1
 
 
 @compiled

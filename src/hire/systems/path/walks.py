@@ -14,6 +14,7 @@ from torch import Tensor
 from hire.systems.path import kernels, walk_kernels
 from hire.systems.path.features import FEATURE, HEAD, TAIL, ReferenceEvidence
 from hire.systems.path.graph import Edges
+from hire.systems.path.positions import Positions
 from hire.util.arrays import FloatArray, IntArray, distinct, row_offsets
 
 PAIR_FEATURES = (  # of a head and a tail
@@ -48,6 +49,19 @@ class TailInputs:
     profile_counts: Tensor  # [entries]: log(1 + number of edges)
 
     @classmethod
+    def of(cls, evidence: ReferenceEvidence, entities: IntArray) -> TailInputs:
+        """Some entities as tails of a task."""
+        graph = evidence.graph
+        entries = graph.profiles(entities, evidence.hidden)
+        of_task = np.broadcast_to(evidence.summary, (len(entities), len(evidence.summary)))
+        return cls(
+            _float(np.concatenate([evidence.entity_features(entities), of_task], axis=1)),
+            _long(entries.owners),
+            _long(graph.profile_edge_types[entries.ids]),
+            _float(np.log1p(graph.entry_counts(entries.ids))),
+        )
+
+    @classmethod
     def joined(cls, parts: list[TailInputs], edge_type_count: int) -> TailInputs:
         """The tails of several tasks, concatenated."""
         starts = np.cumsum([0, *(len(part.features) for part in parts[:-1])]).tolist()
@@ -78,12 +92,12 @@ class Tails:
     offsets: NDArray[np.int64]  # [tails + 1]: where the edges that arrive at each tail start
     edge_types: NDArray[np.int32]  # [edges]
     levels: NDArray[np.int16]  # [edges, 2]: of the fan-outs at the source and at the target
-    sources: NDArray[np.int32]  # [edges]: position of the source in `ends`
-    own: NDArray[np.int32]  # [tails]: position of the tail in `ends`
+    sources: NDArray[np.int32]  # [edges]: position of the source among the ends
+    own: NDArray[np.int32]  # [tails]: position of the tail among the ends
     similarities: FloatArray  # [2, tails, shots]: to the reference tails, by profile and by shared tuples
     inputs: TailInputs
-    ends: NDArray[np.int64]  # the tails and their neighbors: where the last hop of a walk can start, or a walk can end
-    position: NDArray[np.int32]  # [entities]: the position of each entity in `ends`, or -1
+    end_count: int  # of ends: the tails and their neighbors, where the last hop of a walk can start, or a walk can end
+    position: Positions  # of the ends
 
     @classmethod
     def of(cls, evidence: ReferenceEvidence, entities: IntArray) -> Tails:
@@ -91,42 +105,33 @@ class Tails:
         graph = evidence.graph
         entities = np.asarray(entities, np.int64)
         back = graph.leaving(entities, evidence.hidden)  # walks arrive over their inverses
-        position = np.full(graph.entity_count, -1, np.int32)
-        position[graph.targets[back.ids]] = 0
-        position[entities] = 0
-        ends = np.flatnonzero(position == 0)
-        position[ends] = np.arange(len(ends))
-        entries = graph.profiles(entities, evidence.hidden)
-        of_task = np.broadcast_to(evidence.summary, (len(entities), len(evidence.summary)))
-        inputs = TailInputs(
-            _float(np.concatenate([evidence.entity_features(entities), of_task], axis=1)),
-            _long(entries.owners),
-            _long(graph.profile_edge_types[entries.ids]),
-            _float(np.log1p(graph.entry_counts(entries.ids))),
-        )
+        position, of_ends, end_count = Positions.of(np.concatenate([entities, graph.targets[back.ids]]))
         return cls(
             entities,
             row_offsets(back.owners, len(entities)),
             graph.inverse(graph.edge_types[back.ids]).astype(np.int32),
             np.ascontiguousarray(graph.levels_of(back.ids)[:, ::-1]),
-            position[graph.targets[back.ids]],
-            position[entities],
+            of_ends[len(entities) :],
+            of_ends[: len(entities)],
             np.ascontiguousarray(evidence.similarities(entities, TAIL)),
-            inputs,
-            ends,
+            TailInputs.of(evidence, entities),
+            end_count,
             position,
         )
 
     @cached_property
-    def everything(self) -> Tensor:
-        """The positions of all tails."""
+    def _everything(self) -> Tensor:
         return torch.arange(len(self.entities))
+
+    def columns(self, heads: int) -> Tensor:
+        """The position of each pair's tail, for pairs of so many heads with all tails, [pairs]."""
+        return self._everything if heads == 1 else self._everything.repeat(heads)
 
     @cached_property
     def by_end(self) -> ByEnd:
         """The edges by where they start: from few ends, that is quicker than to look at all tails."""
         found = ByEnd(
-            np.zeros(len(self.ends) + 2, np.int64),
+            np.zeros(self.end_count + 2, np.int64),
             np.empty(len(self.sources), np.int32),
             np.empty_like(self.edge_types),
             np.empty_like(self.levels),
@@ -224,10 +229,12 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
     else:
         third, reached, stays = _last_hop(tails, cells, some)
     width = len(tails.entities) if chosen is None else some.shape[1]
-    columns = tails.everything.repeat(len(heads)) if chosen is None else _long(some.ravel())
     features = np.zeros((len(heads) * width, len(PAIR_FEATURES)), np.float32)
     asked = tails.entities if chosen is None else tails.entities[some]
     features[:, 0] = (asked == heads[:, None]).ravel()
+    near_features, similarities = evidence.described(near.nodes)
+    own = np.flatnonzero(near.stays >= 0)
+    own = own[np.argsort(near.stays[own])]  # the positions of the heads among the near nodes
     first_types = graph.edge_types[near.edges.ids]
     kernels.describe_walks(
         third.sources.numpy(),
@@ -244,9 +251,8 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
         graph.edge_type_count,
         features,
     )
-    kernels.match_references(evidence.similarities(heads, HEAD), tails.similarities, some, features[:, 5:])
-    of_near = _float(evidence.entity_features(near.nodes))
-    of_heads = of_near[_long(np.flatnonzero(near.stays >= 0)[np.argsort(near.stays[near.stays >= 0])])]
+    kernels.match_references(similarities[HEAD][:, own], tails.similarities, some, features[:, 5:])
+    of_near, of_heads = torch.from_numpy(near_features), torch.from_numpy(near_features[own])
     first = _layer(near.edges.owners, first_types, near.targets, graph.levels_of(near.edges.ids))
     return Walks(
         (first, second, third),
@@ -256,10 +262,17 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
         (of_heads[:, FEATURE["degree"]], of_near[:, FEATURE["degree"]], _float(evidence.degrees(far[:, 0]))),
         (_long(near.stays), _long(far[:, 1]), _long(stays)),
         _long(reached),
-        columns,
+        tails.columns(len(heads)) if chosen is None else _long(some.ravel()),
         _float(features),
         chosen is None and len(heads) == 1,
     )
+
+
+def nodes_within_two_hops(evidence: ReferenceEvidence, head: int) -> IntArray:
+    """The nodes that a walk of at most two hops from a head leads to, the head among them, with duplicates."""
+    graph, near = evidence.graph, _first_hop(evidence, np.array([head])).nodes
+    passed = near[graph.passable(near, evidence.hidden)]
+    return np.concatenate([near, graph.targets[graph.leaving(passed, evidence.hidden).ids]])
 
 
 def _first_hop(evidence: ReferenceEvidence, heads: IntArray) -> _Near:
@@ -281,7 +294,7 @@ def _second_hop(
     The last two are those of `walk_kernels.second_hop`.
     """
     graph, queries = evidence.graph, int(near.queries[-1]) + 1 if len(near.queries) else 0
-    cells = np.full((queries, len(tails.ends)), -1, np.int32)
+    cells = np.full((queries, tails.end_count), -1, np.int32)
     wanted = np.zeros(cells.shape if len(chosen) else (0, 0), bool)
     if len(chosen):
         walk_kernels.want_ends(tails.offsets, tails.sources, tails.own, chosen, wanted)
@@ -343,7 +356,7 @@ def _last_hop_of_one(
     tails: Tails, far: IntArray, cells: NDArray[np.int32]
 ) -> tuple[Layer, NDArray[np.int64], NDArray[np.int64]]:
     """The same for one head and all tails, from the nodes of the far layer."""
-    by_end, far_ends = tails.by_end, tails.position[far]
+    by_end, far_ends = tails.by_end, tails.position.find(far)
     count = int((by_end.offsets[far_ends + 1] - by_end.offsets[far_ends]).sum())
     sources, edge_types, targets = (np.empty(count, np.int32) for _ in range(HOPS))
     levels = np.empty((count, 2), np.int16)
