@@ -29,7 +29,7 @@ MAX_GRAPHS = 4  # graphs with new entities that are kept ready
 MAX_LEARNED = 20  # accepted pairs beside the references, and as many rejected ones: more hardly help, but take time
 MAX_SEARCH_BYTES = 32 << 20  # of cached searches
 ANSWERS_AT_ONCE = 2  # explanations one at a time
-SECONDS_BETWEEN_TIDYING, LEAST_WORK = 5.0, 0.1  # seconds; of processor time
+SECONDS_BETWEEN_TIDYING, LEAST_WORK = 5.0, 0.02  # seconds; of processor time, more than it takes to be idle
 HEADS_AT_ONCE = 32  # between two chances for others to ask
 
 
