@@ -24,7 +24,8 @@ from hire.service.service import Service
 
 PAGE_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 MAX_STREAMS = 8  # of predictions for many heads
-ROUTERS = (graph, relations, answers, jobs, review, history, events, reconcile)
+# Routes are tried in turn: what is asked most often comes first.
+ROUTERS = (answers, review, graph, relations, jobs, history, events, reconcile)
 # Only declares how to send a token; the guard checks it before any route is found.
 TOKEN = HTTPBearer(scheme_name="token", description="The token of hire serve --token, if it has one.", auto_error=False)
 
@@ -65,10 +66,10 @@ def create_app(
     open_paths = frozenset({*OPEN_PATHS, *page_files})
     app.add_middleware(Guard, limits=limits, metrics=metrics, token=token, host=host, open_paths=open_paths)
     add_errors(app)
-    _add_page(app, page_files)
-    _add_operations(app, service, workers, metrics)
     for module in ROUTERS:
         app.include_router(module.router, dependencies=[Security(TOKEN)])
+    _add_operations(app, service, workers, metrics)
+    _add_page(app, page_files)
     return app
 
 

@@ -43,6 +43,11 @@ class Call:
         workers: Workers = self.request.app.state.workers
         return await workers.run(work, *args, **kwargs)
 
+    async def answer(self, work: Callable[[], BaseModel]) -> Response:
+        """Ask the model something, and answer with what is found; its text is made in the same thread."""
+        text = await self.run(lambda: work().model_dump_json(by_alias=True))
+        return Response(text, media_type="application/json")
+
     async def read(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Read or change what is stored, without waiting for those who ask the model."""
         clerks: Workers = self.request.app.state.clerks

@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -28,6 +29,7 @@ MAX_ADAPTED = 64  # relations the model stays adapted to; others are adapted to 
 MAX_GRAPHS = 4  # graphs with new entities that are kept ready
 MAX_LEARNED = 20  # accepted pairs beside the references, and as many rejected ones: more hardly help, but take time
 MAX_SEARCH_BYTES = 32 << 20  # of cached searches
+MAX_REFS = 20_000  # cached entities with their labels
 ANSWERS_AT_ONCE = 2  # explanations one at a time
 SECONDS_BETWEEN_TIDYING, LEAST_WORK = 5.0, 0.02  # seconds; of processor time, more than it takes to be idle
 HEADS_AT_ONCE = 32  # between two chances for others to ask
@@ -63,6 +65,7 @@ class Teaching:
         self._explaining, self._learning = threading.Lock(), threading.Lock()
         self._tidied = self._worked = 0.0  # when memory was given back, and the processor time then
         self.search = SizedCache(self._search, MAX_SEARCH_BYTES, _bytes_of)  # typing repeats the same beginnings
+        self._refs = lru_cache(MAX_REFS)(self._ref)  # an entity is often the answer for several heads
         self.model.search("a", 1)  # builds the search index now, not at the first request
 
     @property
@@ -111,6 +114,9 @@ class Teaching:
 
     def ref(self, name: str, graph: str | None = None) -> Ref:
         """An entity with its label; the name itself if it is not in the graph."""
+        return self._refs(name, graph)
+
+    def _ref(self, name: str, graph: str | None) -> Ref:
         known = self.of_graph(graph).dataset.graph
         entity = known.entities.find(name)
         return Ref(id=name, label=name if entity is None else known.label(entity))

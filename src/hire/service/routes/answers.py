@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
 from hire.errors import HireError
@@ -49,7 +49,7 @@ def _shown(service: Service, relation: StoredRelation, head: str, found: list[Fo
     return answers_of(service.teaching, relation, head, found, _verdicts(service, relation, head))
 
 
-@router.get("/relations/{relation}/answers", operation_id="predict")
+@router.get("/relations/{relation}/answers", response_model=Answers, operation_id="predict")
 async def answers(
     relation: str,
     head: NameQuery,
@@ -57,7 +57,7 @@ async def answers(
     k: K = 10,
     known: Known = False,
     threshold: Annotated[float | None, Query(ge=0, le=1, description="The lowest confidence to include.")] = None,
-) -> Answers:
+) -> Response:
     """The predicted tails of a head, best first."""
     service = call.service
 
@@ -67,11 +67,11 @@ async def answers(
         found = service.teaching.answers(stored, name, k, known=known, threshold=threshold)
         return Answers(head=service.teaching.ref(name, stored.graph), answers=_shown(service, stored, name, found))
 
-    return await call.run(ask)
+    return await call.answer(ask)
 
 
-@router.get("/relations/{relation}/heads", operation_id="predictHeads")
-async def heads(relation: str, tail: NameQuery, call: TheCall, k: K = 10, known: Known = False) -> HeadAnswers:
+@router.get("/relations/{relation}/heads", response_model=HeadAnswers, operation_id="predictHeads")
+async def heads(relation: str, tail: NameQuery, call: TheCall, k: K = 10, known: Known = False) -> Response:
     """The predicted heads of a tail, best first."""
     service = call.service
 
@@ -84,16 +84,16 @@ async def heads(relation: str, tail: NameQuery, call: TheCall, k: K = 10, known:
             heads=[HeadAnswer(head=service.teaching.ref(each.head, stored.graph), score=each.score) for each in found],
         )
 
-    return await call.run(ask)
+    return await call.answer(ask)
 
 
-@router.get("/relations/{relation}/answer-set", operation_id="predictAnswerSet")
+@router.get("/relations/{relation}/answer-set", response_model=AnswerSet, operation_id="predictAnswerSet")
 async def answer_set(
     relation: str,
     head: NameQuery,
     call: TheCall,
     confidence: Annotated[float, Query(gt=0, lt=1, description="How sure the answer is to be among them.")] = 0.9,
-) -> AnswerSet:
+) -> Response:
     """The tails among which the answer is with a given confidence."""
     service = call.service
 
@@ -104,11 +104,11 @@ async def answer_set(
         shown = _shown(service, stored, name, found)
         return AnswerSet(head=service.teaching.ref(name, stored.graph), confidence=confidence, answers=shown)
 
-    return await call.run(ask)
+    return await call.answer(ask)
 
 
-@router.post("/relations/{relation}/scores", operation_id="scorePairs")
-async def scores(relation: str, request: ScoresRequest, call: TheCall) -> Scores:
+@router.post("/relations/{relation}/scores", response_model=Scores, operation_id="scorePairs")
+async def scores(relation: str, request: ScoresRequest, call: TheCall) -> Response:
     """How well each pair fits, with the score and the confidence it has among the answers of its head."""
     service = call.service
 
@@ -119,17 +119,17 @@ async def scores(relation: str, request: ScoresRequest, call: TheCall) -> Scores
         shown = (_shown(service, stored, head, [answer]) for (head, _), answer in zip(pairs, found, strict=True))
         return Scores(answers=[answer for (answer,) in shown])
 
-    return await call.run(ask)
+    return await call.answer(ask)
 
 
-@router.get("/relations/{relation}/explanation", operation_id="explain")
+@router.get("/relations/{relation}/explanation", response_model=Explanation, operation_id="explain")
 async def explanation(
     relation: str,
     head: NameQuery,
     tail: NameQuery,
     call: TheCall,
     most: Annotated[int, Query(ge=1, le=MAX_REASONS, description="At most so many reasons of each kind.")] = REASONS,
-) -> Explanation:
+) -> Response:
     """Why a tail is predicted: a sentence, and the reasons for and against it."""
     service = call.service
 
@@ -138,7 +138,7 @@ async def explanation(
         pair = service.teaching.pair(head, tail, stored.graph)
         return explanation_of(service.teaching.explanation(stored, *pair, most))
 
-    return await call.run(ask)
+    return await call.answer(ask)
 
 
 @router.post(
