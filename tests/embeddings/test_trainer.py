@@ -140,12 +140,12 @@ def test_the_quick_loss_of_transe_is_the_plain_one(adversarial: float) -> None:
 def test_the_loss_of_transh_equals_that_of_its_scores(adversarial: float) -> None:
     torch.manual_seed(0)
     settings = EmbeddingSettings(model="transh", dimension=DIMENSION, margin=3.0, adversarial=adversarial)
-    parts = [torch.randn(6, width, dtype=torch.float64, requires_grad=True) for width in (4, 8)]
-    negatives = torch.randn(9, DIMENSION, dtype=torch.float64, requires_grad=True)
-    scores = logits("transh", settings.margin, *parts, negatives)
+    shapes = (6, DIMENSION), (6, 2 * DIMENSION), (9, DIMENSION)
+    heads, relations, negatives = (torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes)
+    scores = logits("transh", settings.margin, heads, relations, negatives)
     weight = torch.softmax(adversarial * scores.detach(), dim=-1)
     plain = (weight * torch.nn.functional.softplus(scores)).sum(-1).mean()
-    quick = _negative_loss(settings, *parts, negatives)
+    quick = _negative_loss(settings, heads, relations, negatives)
     assert torch.allclose(quick, plain)
-    found, expected = (torch.autograd.grad(3 * loss, [*parts, negatives]) for loss in (quick, plain))
+    found, expected = (torch.autograd.grad(3 * loss, [heads, relations, negatives]) for loss in (quick, plain))
     assert all(torch.allclose(one, other, atol=1e-9) for one, other in zip(found, expected, strict=True))
