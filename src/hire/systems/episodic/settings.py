@@ -83,7 +83,7 @@ class PairwiseTrainingSettings(EpisodicTrainingSettings):
 
 @dataclass(frozen=True)
 class PairwiseSettings(EpisodicSettings):
-    """All settings of such a system; the last step is kept, since to rank the dev tasks takes minutes."""
+    """All settings of such a system."""
 
     training: PairwiseTrainingSettings = field(default_factory=PairwiseTrainingSettings)
-    selection: SelectionSettings = field(default_factory=SelectionSettings)
+    selection: SelectionSettings = field(default_factory=lambda: SelectionSettings(evaluate_every=1_000))
