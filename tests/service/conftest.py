@@ -29,7 +29,9 @@ def model(umls: FewShotDataset) -> TrainedModel:
 @pytest.fixture(scope="session")
 def path_model() -> TrainedModel:
     """The pre-trained model, whose answers have a confidence."""
-    return open_model("umls-one")
+    found = open_model("umls-one")
+    found.teach(EXAMPLES).explain("plant", "organism")  # what has to be compiled may take longer than a request
+    return found
 
 
 @pytest.fixture
