@@ -4,9 +4,9 @@
 
 For a dataset, a run of the preset `best` that learned nothing is served: its answers cost the same. First every client
 asks again as soon as it has its answer, so that the service never rests; then, as people do, each waits a second in
-between. Besides what the clients wait there is the processor time of an answer, in the service and in the clients, which
-tells what a machine that is busy with other work does not. The targets, on NELL-One: up within 3 s; answers within 50 ms
-at the median and 200 ms at the 99th percentile.
+between. Besides what the clients wait there is the processor time of an answer, in the service and in the clients,
+which tells what a machine that is busy with other work does not. The targets, on NELL-One: up within 3 s; answers
+within 50 ms at the median and 200 ms at the 99th percentile.
 """
 
 from __future__ import annotations
