@@ -11,7 +11,8 @@ from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.model import PathModel
 from hire.systems.path.network import DEGREE, PathNetwork
 from hire.systems.path.settings import PathModelSettings
-from hire.systems.path.tiles import LANES, _equal_rows
+from hire.systems.path.tile_kernels import LANES
+from hire.systems.path.tiles import _equal_rows
 from hire.systems.path.walks import Tails, walks
 
 ALONE = 60  # entities without a fact

@@ -17,14 +17,21 @@ from torch import Tensor
 
 from hire.systems.path import kernels
 from hire.systems.path.readout import Described, Inputs, ReadOut, by_member
+from hire.systems.path.tile_kernels import (
+    LANES,
+    UNROLLED,
+    add_product,
+    add_row_product,
+    arrive,
+    compress,
+    gather,
+    normalize,
+)
 from hire.systems.path.walks import Walks
 from hire.util.arrays import FloatArray, IntArray
 from hire.util.compiled import compiled
 
-LANES = 128  # pairs of a tile
 OWN, UNLINKED = -1, -2  # a pair's score is computed for itself; it is that of its tail's kind
-LAYER_NORM_EPSILON = 1e-5  # PyTorch's default
-UNROLLED = 4  # rows that are multiplied at once: the number of units, and of each sort of input, is a multiple of it
 
 
 class TiledWeights(NamedTuple):
@@ -261,7 +268,7 @@ def _read_out(
                 inputs[column, lane] = features[pairs[start + lane], column]
         row_count = of_features
         if walked:
-            edge = _arrive(
+            edge = arrive(
                 start,
                 start + walked,
                 edge,
@@ -275,7 +282,7 @@ def _read_out(
                 targets,
                 sums,
             )
-            _compress(sums[:walked].reshape(-1), message_scale, arrived.reshape(-1), exponents)
+            compress(sums[:walked].reshape(-1), message_scale, arrived.reshape(-1), exponents)
             row_count = of_features + 2 * of_channels
             for lane in range(walked):
                 if stays[start + lane] >= 0:
@@ -293,15 +300,15 @@ def _read_out(
                 if stay >= 0:
                     for c in range(channels):
                         staying[c, lane] = state[stay, member * channels + c]
-            _add_row_product(own.linear[member], inputs, row_count, total)
-            _gather(tails.units, chosen[start : start + LANES], member, units)
-            _add_product(own.inputs[member], inputs, row_count, units)
+            add_row_product(own.linear[member], inputs, row_count, total)
+            gather(tails.units, chosen[start : start + LANES], member, units)
+            add_product(own.inputs[member], inputs, row_count, units)
             kernels.gelu(units.reshape(-1))
             for unit in range(unit_count):
                 hidden[unit] = own.hidden_bias[member, unit]
-            _add_product(own.hidden[member], units, unit_count, hidden)
+            add_product(own.hidden[member], units, unit_count, hidden)
             kernels.gelu(hidden.reshape(-1))
-            _add_row_product(own.last[member], hidden, unit_count, total)
+            add_row_product(own.last[member], hidden, unit_count, total)
         for lane in range(width):
             scores[pairs[start + lane]] = (total[lane] + own.last_bias[0]) / np.float32(members)
     for pair in range(len(features)):
@@ -309,20 +316,6 @@ def _read_out(
             scores[pair] = scores[shared[pair]]
         elif shared[pair] == UNLINKED:
             scores[pair] = tails.unlinked[tails.kinds[pair]]
-
-
-@compiled
-def _gather(units: FloatArray, kinds: IntArray, member: int, found: FloatArray) -> None:
-    """Copy a member's units of some kinds [LANES] into a tile [units, LANES]: eight at once wait for memory once."""
-    for lane in range(0, LANES, 8):
-        of_0, of_1 = units[kinds[lane], member], units[kinds[lane + 1], member]
-        of_2, of_3 = units[kinds[lane + 2], member], units[kinds[lane + 3], member]
-        of_4, of_5 = units[kinds[lane + 4], member], units[kinds[lane + 5], member]
-        of_6, of_7 = units[kinds[lane + 6], member], units[kinds[lane + 7], member]
-        for unit in range(len(found)):
-            row = found[unit]
-            row[lane], row[lane + 1], row[lane + 2], row[lane + 3] = of_0[unit], of_1[unit], of_2[unit], of_3[unit]
-            row[lane + 4], row[lane + 5], row[lane + 6], row[lane + 7] = of_4[unit], of_5[unit], of_6[unit], of_7[unit]
 
 
 @compiled
@@ -372,7 +365,7 @@ def _update(
     mean, spread = np.empty(LANES, np.float32), np.empty(LANES, np.float32)
     for start in range(0, len(summed), LANES):
         width = min(LANES, len(summed) - start)
-        _compress(summed[start : start + width].reshape(-1), message_scale, arrived.reshape(-1), exponents)
+        compress(summed[start : start + width].reshape(-1), message_scale, arrived.reshape(-1), exponents)
         for member in range(members):
             for c in range(channels):
                 for lane in range(width):
@@ -380,8 +373,8 @@ def _update(
                     inputs[c, lane] = value
                     inputs[rows + c, lane] = value * node_factors[start + lane]
             outputs[:] = 0
-            _add_product(own.update[member], inputs, 2 * rows, outputs)
-            _normalize(outputs[:channels], mean, spread)
+            add_product(own.update[member], inputs, 2 * rows, outputs)
+            normalize(outputs[:channels], mean, spread)
             for c in range(channels):
                 for lane in range(LANES):
                     outputs[c, lane] = own.shift[member, c] + outputs[c, lane] * own.scale[member, c]
@@ -393,89 +386,3 @@ def _update(
                     if len(gates):
                         value *= gates[node, column]
                     states[node, column] = value + before[stays[node], column] if stays[node] >= 0 else value
-
-
-@compiled
-def _compress(summed: FloatArray, message_scale: np.float32, arrived: FloatArray, exponents: IntArray) -> None:
-    """The inverse hyperbolic sine of sums [n] of messages, scaled first."""
-    for i in range(len(summed)):
-        summed[i] *= message_scale
-    kernels.asinh(summed, arrived, exponents)
-
-
-@compiled
-def _normalize(values: FloatArray, mean: FloatArray, spread: FloatArray) -> None:
-    """Shift and scale the columns of values [n, lanes] to a mean of 0 and a variance of 1, as layer norm does."""
-    count = np.float32(len(values))
-    mean[:] = 0
-    spread[:] = 0
-    for row in range(len(values)):
-        for lane in range(LANES):
-            mean[lane] += values[row, lane] / count
-    for row in range(len(values)):
-        for lane in range(LANES):
-            values[row, lane] -= mean[lane]
-            spread[lane] += values[row, lane] * values[row, lane] / count
-    for lane in range(LANES):
-        spread[lane] = np.float32(1) / np.sqrt(spread[lane] + np.float32(LAYER_NORM_EPSILON))
-    for row in range(len(values)):
-        for lane in range(LANES):
-            values[row, lane] *= spread[lane]
-
-
-@compiled
-def _arrive(
-    first: int,
-    last: int,
-    edge: int,
-    carried: FloatArray,
-    weights: FloatArray,
-    at_source: FloatArray,
-    at_target: FloatArray,
-    sources: IntArray,
-    edge_types: IntArray,
-    levels: IntArray,
-    targets: IntArray,
-    sums: FloatArray,
-) -> int:
-    """Add up what arrives at some targets, from an edge on; returns the edge to go on with."""
-    sums[: last - first] = 0
-    while edge < len(targets) and targets[edge] < last:
-        row, source, edge_type = targets[edge] - first, sources[edge], edge_types[edge]
-        near, far = levels[edge, 0], levels[edge, 1]
-        for c in range(carried.shape[1]):
-            sums[row, c] += carried[source, c] * (weights[edge_type, c] * (at_source[near, c] * at_target[far, c]))
-        edge += 1
-    return edge
-
-
-@compiled
-def _add_product(weights: FloatArray, inputs: FloatArray, count: int, outputs: FloatArray) -> None:
-    """Add weights [inputs, outputs], transposed, times the first inputs [count, lanes] to outputs [outputs, lanes].
-
-    Four inputs and four outputs at once: a value that was loaded is used four times.
-    """
-    for j in range(0, len(outputs), UNROLLED):
-        to_0, to_1, to_2, to_3 = outputs[j], outputs[j + 1], outputs[j + 2], outputs[j + 3]
-        for i in range(0, count, UNROLLED):
-            of_0, of_1, of_2, of_3 = inputs[i], inputs[i + 1], inputs[i + 2], inputs[i + 3]
-            a_0, a_1, a_2, a_3 = weights[i, j], weights[i, j + 1], weights[i, j + 2], weights[i, j + 3]
-            b_0, b_1, b_2, b_3 = weights[i + 1, j], weights[i + 1, j + 1], weights[i + 1, j + 2], weights[i + 1, j + 3]
-            c_0, c_1, c_2, c_3 = weights[i + 2, j], weights[i + 2, j + 1], weights[i + 2, j + 2], weights[i + 2, j + 3]
-            d_0, d_1, d_2, d_3 = weights[i + 3, j], weights[i + 3, j + 1], weights[i + 3, j + 2], weights[i + 3, j + 3]
-            for lane in range(LANES):
-                a, b, c, d = of_0[lane], of_1[lane], of_2[lane], of_3[lane]
-                to_0[lane] = (((to_0[lane] + a_0 * a) + b_0 * b) + c_0 * c) + d_0 * d
-                to_1[lane] = (((to_1[lane] + a_1 * a) + b_1 * b) + c_1 * c) + d_1 * d
-                to_2[lane] = (((to_2[lane] + a_2 * a) + b_2 * b) + c_2 * c) + d_2 * d
-                to_3[lane] = (((to_3[lane] + a_3 * a) + b_3 * b) + c_3 * c) + d_3 * d
-
-
-@compiled
-def _add_row_product(weights: FloatArray, inputs: FloatArray, count: int, total: FloatArray) -> None:
-    """Add weights [inputs] times the first inputs [count, lanes] to a total [lanes]."""
-    for i in range(0, count, UNROLLED):
-        a, b, c, d = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
-        of_0, of_1, of_2, of_3 = inputs[i], inputs[i + 1], inputs[i + 2], inputs[i + 3]
-        for lane in range(LANES):
-            total[lane] = (((total[lane] + a * of_0[lane]) + b * of_1[lane]) + c * of_2[lane]) + d * of_3[lane]
