@@ -16,6 +16,8 @@ from hire.util.ranges import Count, Dropout, Few
 
 Similarity = Literal["cosine", "product"]
 
+LEAST_NORM = 1e-8  # a pair whose ends have no neighbors may be zero
+
 
 @dataclass(frozen=True)
 class MatchingModelSettings(EpisodicModelSettings):
@@ -47,12 +49,12 @@ class MatchingNetwork(EpisodicNetwork):
         """The similarity of matched pairs and their relation, [tasks, q, n]."""
         found: Tensor = self.processor(relation, heads, tails)
         if self.matching.similarity == "cosine":
-            relation = F.normalize(relation, dim=-1)
+            relation = F.normalize(relation, dim=-1, eps=LEAST_NORM)
         products = (found @ relation[:, None, :, None]).squeeze(-1)
         if self.matching.similarity == "product":
             return products
         norms: Tensor = torch.linalg.vector_norm(found, dim=-1)
-        return products / norms.clamp_min(1e-8)
+        return products / norms.clamp_min(LEAST_NORM)
 
     def objective(self, references: Pairs, queries: Pairs) -> Tensor:
         """The loss after dropout."""
