@@ -40,7 +40,6 @@ from tests.support import serving
 REFERENCES, SCENARIOS, ANSWERS = 3, 16, 10
 PARTS = 5  # of the time; the first is the warm-up
 GROWTH = 0.05  # of memory after it
-LAST_ROUNDS = 8  # one by one before memory at rest is measured: more relations than the model keeps
 REST = 8.0  # seconds, after which the service has given memory back
 PATIENCE = 300.0  # seconds until the model has learned from verdicts, if 64 clients wait on a busy machine
 
@@ -120,19 +119,20 @@ def scenarios(model: TrainedModel, seed: int) -> list[Scenario]:
     return found
 
 
+def heard(client: Client, relation: str, of: Scenario) -> list[tuple[str, float]]:
+    """What a service answers: tail and score."""
+    return [(answer["tail"]["id"], answer["score"]) for answer in client.answers(relation, of.head, ANSWERS)]
+
+
 def live(client: Client, of: Scenario) -> tuple[int, str | None]:
     """One round of a client: the number of requests, and what was wrong."""
-
-    def heard(relation: str) -> list[tuple[str, float]]:
-        return [(answer["tail"]["id"], answer["score"]) for answer in client.answers(relation, of.head, ANSWERS)]
-
     relation = client.teach(of.name, of.references)
-    if heard(relation) != of.before:
+    if heard(client, relation, of) != of.before:
         return 2, f"{of.name}: other answers to {of.head!r} than offline"
     client.judge(relation, *of.accepted, "accept")
     client.judge(relation, *of.rejected, "reject")
     client.learned(relation, PATIENCE)
-    if heard(relation) != of.after:
+    if heard(client, relation, of) != of.after:
         return 5, f"{of.name}: other answers after verdicts than offline"
     if client.explain(relation, of.head, of.after[0][0])["sentence"] != of.sentence:
         return 6, f"{of.name}: another explanation than offline"
@@ -173,9 +173,15 @@ def work_together(service: Service, clients: int, seconds: float, seed: int) -> 
 
 
 def rest(service: Service) -> int:
-    """Bring the service into the same state each time; its memory then."""
-    for of in service.rounds[:LAST_ROUNDS]:
-        service.outcome.note(*live(service.client, of))
+    """Bring the service into the same state each time; its memory then.
+
+    Without verdicts: how many of them are learned at once depends on how quickly they come.
+    """
+    for number, of in enumerate([*service.rounds, *service.rounds]):  # more relations than the model keeps
+        relation = service.client.teach(f"at rest {number}", of.references)
+        wrong = None if heard(service.client, relation, of) == of.before else f"{of.name}: other answers at rest"
+        service.client.delete(relation)
+        service.outcome.note(3, wrong)
     time.sleep(REST)
     return own_memory(service.process)
 
