@@ -67,7 +67,7 @@ def test_the_methods_take_what_those_of_a_local_model_take(ours: type, theirs: t
             assert (found[parameter].default, found[parameter].kind) == (about.default, about.kind), (name, parameter)
     public = {name for name, _ in inspect.getmembers(theirs, inspect.isfunction) if not name.startswith("_")}
     by_ids = {"taught", "with_facts", "similar_entities", "pairs", "by_head", "candidate_scores"}
-    assert public - by_ids == set(methods)
+    assert public - by_ids - {"forget"} == set(methods)  # the service looks after its own memory
 
 
 def close(found: Any, expected: Any) -> bool:
