@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from hire.cli.options import use_one_thread
 from hire.inference.model import TrainedModel
 from hire.inference.open import open_model
 from tests.faults.client import Client
@@ -188,6 +189,7 @@ def rest(service: Service) -> int:
 
 def soak(model: str, clients: int, minutes: float, seed: int = 0) -> dict[str, Any]:
     """Let clients work for some minutes; what was measured."""
+    use_one_thread()  # as all commands do: with more threads, the last bits of a score may be others
     rounds, outcome, seconds = scenarios(open_model(model), seed), Outcome(), 60 * minutes / PARTS
     at_work: list[list[int]] = []
     at_rest: list[int] = []
