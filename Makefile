@@ -51,7 +51,7 @@ MODEL ?= umls-one
 CLIENTS ?= 8
 MINUTES ?= 1
 soak: $(READY)
-	@$(BIN)/python -m tests.faults.soak $(MODEL) --clients $(CLIENTS) --minutes $(MINUTES)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults.soak $(MODEL) --clients $(CLIENTS) --minutes $(MINUTES)
 
 # What is installed, as CycloneDX, and docs/licences.md; then known vulnerabilities, as far as the index tells.
 sbom: $(READY)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import statistics
 import sys
@@ -189,7 +188,7 @@ def rest(service: Service) -> int:
 
 def soak(model: str, clients: int, minutes: float, seed: int = 0) -> dict[str, Any]:
     """Let clients work for some minutes; what was measured."""
-    use_one_thread()  # as all commands do: with more threads, the last bits of a score may be others
+    use_one_thread()  # as all commands do: with other numbers of threads, the last bits of a score may be others
     rounds, outcome, seconds = scenarios(open_model(model), seed), Outcome(), 60 * minutes / PARTS
     at_work: list[list[int]] = []
     at_rest: list[int] = []
@@ -238,5 +237,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     sys.exit(main())
