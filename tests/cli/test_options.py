@@ -7,6 +7,8 @@ import pytest
 import torch
 from click.testing import Result
 
+from hire.cli import main
+
 
 @pytest.mark.parametrize(
     "arguments",
@@ -30,3 +32,10 @@ def test_commands_that_ask_a_model_use_one_thread(
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("command", [["calibrate"], ["predict"], ["data", "stats"]])
+def test_an_argument_with_a_nul_character_is_refused(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "run\0"])
+    assert ended.value.code == 2 and "NUL" in capsys.readouterr().err

@@ -128,6 +128,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _run(arguments: list[str]) -> None:
     """Run a command; of several processes that torchrun has started, the first one tells what it does."""
+    if any("\0" in argument for argument in arguments):  # not from a shell; as a path, it is no error of the system
+        raise HireError("an argument has a NUL character", remedy="leave it out")
     if started_together() > 1 and not TOGETHER & set(arguments[:1]):
         remedy = f"start it without torchrun; several processes can do hire {', '.join(sorted(TOGETHER))}"
         raise HireError(f"hire {' '.join(arguments[:1])} is for a single process", remedy=remedy)
