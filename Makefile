@@ -68,7 +68,7 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/training_step.py
 	@$(BIN)/python benchmarks/serving.py
 
-# The chart of docs/scale.md, from 10 thousand to 50 million entities: an hour, 12 GiB of memory, 40 GB of disk.
+# The chart of docs/scale.md, from 10 thousand to 50 million entities: half an hour, 12 GiB of memory, 20 GB of disk.
 bench-scale: $(READY)
 	@$(BIN)/python benchmarks/scale.py
 
