@@ -273,6 +273,28 @@ class DenseTable(RowTable):
     def _rest_matters(self) -> bool:
         return True
 
+    @torch.no_grad()
+    def averaged(self) -> Tensor:
+        """The weights of all rows as they are now.
+
+        Rows at rest are brought up to date where they are: a copy of all would not fit beside a large table. In half
+        precision they are copied, since each rounding would move them.
+        """
+        if any(column.kind.itemsize == 2 for column in self._columns.values()):
+            return super().averaged()
+        for rows in blocks_of(self._parts):
+            values = self._values(rows)
+            values["weights"].copy_(self._averaged(values))
+            self._decay_moments(values)
+        return self.weights
+
+    def _decay_moments(self, values: Mapping[str, Tensor]) -> None:
+        """Bring the moments of whole rows to the present update."""
+        since = self.updates - values["last"]
+        values["first"].mul_(self.momentum**since)
+        values["second"].mul_(self.decay**since)
+        values["last"].fill_(self.updates)
+
     def rows(self, numbers: Tensor) -> Tensor:
         """A copy of some rows, to compute gradients for."""
         if not self._compiled:
@@ -302,11 +324,9 @@ class DenseTable(RowTable):
         rows = self._parts[numbers]
         values = self._values(rows)
         weights = values["weights"].copy_(self._averaged(values))
-        first, second, last = (values[name] for name in ("first", "second", "last"))
-        since = self.updates - last
-        first.mul_(self.momentum**since).add_(gradient, alpha=1 - self.momentum)
-        second.mul_(self.decay**since).addcmul_(gradient, gradient, value=1 - self.decay)
-        last.fill_(self.updates)
+        self._decay_moments(values)
+        first = values["first"].add_(gradient, alpha=1 - self.momentum)
+        second = values["second"].addcmul_(gradient, gradient, value=1 - self.decay)
         weights.addcdiv_(first, second.sqrt().add_(epsilon), value=-step)
         self._put_back(numbers, rows, values)
 

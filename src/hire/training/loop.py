@@ -119,7 +119,7 @@ class _History:
 
     def resume(self, trainer: Trainer[Any, Any]) -> None:
         path = self.stage.state or Path(STATE)
-        if trainer.apart:
+        if trainer.apart or share().processes == 1:  # large tables and a copy of them would not fit
             tensors, about = map_tensors_and_metadata(path)
         else:
             tensors, about = told_tensors(lambda: load_tensors_and_metadata(path))
