@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SECONDS = 600.0  # that a process may let the others wait
 LONGEST = 7 * 24 * 3600.0
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+INTERRUPTED = Problem("interrupted", remedy="run again with --resume to continue, where the command has it")
 STARTED_BY_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 T = TypeVar("T")
@@ -84,8 +85,9 @@ def joined() -> Iterator[Share]:
         group.tell(error.problems)
         raise
     except KeyboardInterrupt:
-        failed = [] if group.told else [problems for problems in group.heard(everyone=False).values() if problems]
-        group.tell([Problem("interrupted")])
+        ends = [] if group.told else group.heard(everyone=False).values()
+        failed = [problems for problems in ends if problems not in ([], [INTERRUPTED])]
+        group.tell([INTERRUPTED])
         if failed:  # torchrun ends the others as soon as one has failed
             raise group.why() from None
         raise
