@@ -164,6 +164,7 @@ class Together:
     def wait(self) -> list[Ended]:
         """How all of them ended."""
         codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in self.ids]
+        del self.store  # a test that fails would keep its thread, and forks beside two of them were seen to hang
         return [Ended(code, path.read_text()) for code, path in zip(codes, self.outputs, strict=True)]
 
 

@@ -14,6 +14,7 @@ import pytest
 from hire.systems.hire.trainer import HireTrainer
 from hire.training.loop import STATE
 from hire.training.run import CONFIG, MEMBERS
+from hire.util.tensors import map_tensors_and_metadata
 from tests.faults.support import contents
 from tests.faults.test_kills import SMALL
 from tests.faults.test_processes import told
@@ -21,6 +22,7 @@ from tests.together import SECONDS, Ended, Together, hire, torchrun
 
 LONG = 1_000_000  # steps, for a test that ends before
 SOME = 20
+MEMBER = ("one", "two")  # by seed
 CONFIGURATION = """
 system = "ensemble"
 members.one = {system = "hire", weight = 1.0}
@@ -40,11 +42,11 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.fixture(scope="module")
 def whole(train: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What an undisturbed run of two processes has."""
+    """What an undisturbed run has."""
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HIRE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-        succeeded(Together([hire(*train, "-o", folder / "run")] * 2, folder).wait())
+        succeeded(Together([hire(*train, "-o", folder / "run")], folder).wait())
     return files(folder / "run")
 
 
@@ -56,18 +58,19 @@ def succeeded(ended: list[Ended]) -> None:
     assert [process.code for process in ended] == [0] * len(ended), ended
 
 
-def slowly(seconds: float, work: Callable[[], object], member: int | None = None) -> Callable[[], object]:
-    """Work whose steps of HiRe take so much longer, of all members or of the one with a seed."""
-
-    def step(self: HireTrainer, *batch: object) -> float:
-        if member is None or self.seed == member:
-            time.sleep(seconds)
-        return train_step(self, *batch)  # type: ignore[arg-type]
-
+def slowly(seconds: dict[str, float], folder: Path, work: Callable[[], object]) -> Callable[[], object]:
+    """Work in which the steps of members take so much longer; the number of the last one is in a file."""
     train_step = HireTrainer.train_step
 
+    def step(self: HireTrainer, *batch: object) -> float:
+        member = MEMBER[self.seed]
+        time.sleep(seconds.get(member, 0))
+        loss = train_step(self, *batch)  # type: ignore[arg-type]
+        (folder / member).write_text(str(self.step))
+        return loss
+
     def slow() -> None:
-        HireTrainer.train_step = step  # type: ignore[method-assign]
+        pytest.MonkeyPatch().setattr(HireTrainer, "train_step", step)
         work()
 
     return slow
@@ -87,7 +90,7 @@ def wait_for(path: Path, group: Together) -> None:
 def test_whoever_is_done_waits_longer_than_a_process_may_be_silent(
     train: list[str], whole: dict[str, bytes], tmp_path: Path
 ) -> None:
-    work = slowly(0.4, hire(*train, "-o", tmp_path / "run"), member=1)
+    work = slowly({"two": 0.4}, tmp_path, hire(*train, "-o", tmp_path / "run"))
     start = time.monotonic()
     ended = Together([work, work], tmp_path, seconds=5).wait()
     succeeded(ended)
@@ -127,36 +130,31 @@ def test_what_one_fails_with_is_told_by_one_that(other: str, train: list[str], t
         return float("nan") if self.step > 10 and waited else value
 
     def failing() -> None:
-        HireTrainer.train_step = diverging  # type: ignore[method-assign]
+        pytest.MonkeyPatch().setattr(HireTrainer, "train_step", diverging)
         work()
 
     ended = Together([work, failing], tmp_path).wait()
     told(ended, "the loss of step ", "is nan; the last good checkpoint is", "smaller optimizer.learning_rate")
     assert "process 1 of 2 failed" in ended[0].output
-    assert state(tmp_path / "run", "one").exists()  # the other has lost nothing
 
 
 @pytest.mark.parametrize("signalled", [(0, 1), (1,)])
 def test_an_interruption_saves_every_member_and_the_run_is_resumed(
     signalled: tuple[int, ...], train: list[str], whole: dict[str, bytes], tmp_path: Path
 ) -> None:
-    command = hire(*train, "--set", "selection.evaluate_every=none", "-o", tmp_path / "run")
-    succeeded(Together([command] * 2, tmp_path).wait())
-    expected = files(tmp_path / "run")
-
-    (tmp_path / "run").rename(tmp_path / "undisturbed")
-    group = Together([slowly(0.2, command)] * 2, tmp_path)
-    for member in ("one", "two"):  # with their folders the trainings begin; there is no state before the end
-        wait_for(tmp_path / "run" / MEMBERS / member, group)
-    time.sleep(0.5)
+    command = [*train, "-o", str(tmp_path / "run")]
+    slow = slowly({"one": 0.5, "two": 0.5}, tmp_path, hire(*command))
+    group = Together([slow] * 2, tmp_path)
+    for member in MEMBER:
+        wait_for(tmp_path / member, group)
     for rank in signalled:
         os.kill(group.ids[rank], signal.SIGTERM)
-    ended = group.wait()
-    told(ended, "interrupted")
-    assert all(state(tmp_path / "run", member).exists() for member in ("one", "two")), ended
-    resumed = hire(*train, "--set", "selection.evaluate_every=none", "--resume", "-o", tmp_path / "run")
-    succeeded(Together([resumed] * 2, tmp_path).wait())
-    assert files(tmp_path / "run") == expected
+    told(group.wait(), "interrupted", "--resume")
+    for member in MEMBER:
+        saved, _ = map_tensors_and_metadata(state(tmp_path / "run", member))
+        assert int(saved["step"]) == int((tmp_path / member).read_text()) < SOME
+    succeeded(Together([hire(*command, "--resume")] * 2, tmp_path).wait())
+    assert files(tmp_path / "run") == whole
 
 
 def test_a_deadline_ends_all_members_and_the_run_is_resumed(
@@ -166,7 +164,7 @@ def test_a_deadline_ends_all_members_and_the_run_is_resumed(
     ended = Together([hire(*command, "--max-minutes", "0.0001")] * 2, tmp_path).wait()
     succeeded(ended)
     assert "not finished, --resume continues" in ended[0].output
-    assert all(state(tmp_path / "run", member).exists() for member in ("one", "two"))
+    assert all(state(tmp_path / "run", member).exists() for member in MEMBER)
     succeeded(Together([hire(*command, "--resume")] * 2, tmp_path).wait())
     assert files(tmp_path / "run") == whole
 
@@ -179,11 +177,11 @@ def test_members_whose_process_was_killed_go_on_to_the_same_result(
     command = torchrun("hire", *train, "-o", run)
     command[3:3] = ["--max-restarts", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as started:
-        until = time.monotonic() + SECONDS
+        until, children = time.monotonic() + SECONDS, [0]
         while not state(run, "two").exists() and time.monotonic() < until:
-            time.sleep(0.005)
-        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(started.pid)], capture_output=True, text=True)
-        os.kill(max(int(child) for child in children.stdout.split()), signal.SIGKILL)
+            found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(started.pid)], capture_output=True, text=True)
+            children = [int(child) for child in found.stdout.split()]
+        os.kill(max(children), signal.SIGKILL)
         output = started.communicate(timeout=SECONDS)[0]
     assert started.returncode == 0, output
     assert output.count("Training one in process 0, two in process 1") == 2, output

@@ -80,7 +80,7 @@ def train_run(
                     (run / LAUNCH).unlink(missing_ok=True)
                 return result
         except HireError:
-            if not resume and share().first:
+            if not resume and share().first and not _written_by_others(run, settings):
                 _remove_if_empty(run)
             raise
 
@@ -115,6 +115,11 @@ def _remember_launch(run: Path) -> None:
     if share().processes > 1:
         with atomic_file(run / LAUNCH) as partial:
             partial.write_text(launch(), "utf-8")
+
+
+def _written_by_others(run: Path, settings: RunSettings) -> bool:
+    """Whether other processes may be about to write their members into the folder."""
+    return (run / CONFIG).exists() and bool(owners(system_class(settings.system).parts(settings.settings)))
 
 
 def _remove_if_empty(run: Path) -> None:

@@ -85,10 +85,12 @@ def joined() -> Iterator[Share]:
         group.tell(error.problems)
         raise
     except KeyboardInterrupt:
-        ends = [] if group.told else group.heard(everyone=False).values()
-        failed = [problems for problems in ends if problems not in ([], [INTERRUPTED])]
-        group.tell([INTERRUPTED])
-        if failed:  # torchrun ends the others as soon as one has failed
+        try:
+            ends = {} if group.told else group.heard(everyone=False)
+        finally:  # torchrun may interrupt us again
+            group.tell([INTERRUPTED])
+        # Torchrun interrupts the others as soon as one has failed.
+        if any(problems not in ([], [INTERRUPTED]) for problems in ends.values()):
             raise group.why() from None
         raise
     except BaseException as error:
