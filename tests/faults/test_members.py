@@ -14,6 +14,7 @@ import pytest
 from hire.systems.hire.trainer import HireTrainer
 from hire.training.loop import STATE
 from hire.training.run import CONFIG, MEMBERS
+from hire.util.processes import each_alone, joined, spread
 from hire.util.tensors import map_tensors_and_metadata
 from tests.faults.support import contents
 from tests.faults.test_kills import SMALL
@@ -21,6 +22,7 @@ from tests.faults.test_processes import told
 from tests.together import SECONDS, Ended, Together, hire, torchrun
 
 LONG = 1_000_000  # steps, for a test that ends before
+OFTEN = ("--set", "selection.evaluate_every=5")  # so that there are checkpoints
 SOME = 20
 MEMBER = ("one", "two")  # by seed
 CONFIGURATION = """
@@ -35,9 +37,8 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The command that trains two members."""
     config = tmp_path_factory.mktemp("members") / "config.toml"
     config.write_text(CONFIGURATION)
-    settings = (*SMALL, "selection.evaluate_every=5")
     command = ["train", "umls-one", "--no-calibrate", "--config", str(config), "--steps", str(SOME)]
-    return command + [part for setting in settings for part in ("--set", setting)]
+    return command + [part for setting in SMALL for part in ("--set", setting)]
 
 
 @pytest.fixture(scope="module")
@@ -99,10 +100,19 @@ def test_whoever_is_done_waits_longer_than_a_process_may_be_silent(
     assert files(tmp_path / "run") == whole
 
 
+def test_ranking_many_tasks_is_a_sign_of_life(tmp_path: Path) -> None:
+    def rank() -> None:
+        with joined() as share, each_alone():
+            if not share.first:
+                spread(lambda _: time.sleep(0.5) or [], [1.0] * 15)
+
+    succeeded(Together([rank, rank], tmp_path, seconds=5).wait())
+
+
 @pytest.mark.parametrize("other", ["trains", "waits"])
 def test_a_process_that_hangs_is_noticed_by_one_that(other: str, train: list[str], tmp_path: Path) -> None:
     steps = {"trains": ("--steps", str(LONG)), "waits": ("--set", f"two.training.steps={LONG}")}[other]
-    group = Together([hire(*train, *steps, "-o", tmp_path / "run")] * 2, tmp_path, seconds=5)
+    group = Together([hire(*train, *OFTEN, *steps, "-o", tmp_path / "run")] * 2, tmp_path, seconds=5)
     wait_for(state(tmp_path / "run", "two"), group)
     while other == "waits" and "Waiting for process 1" not in group.outputs[0].read_text():
         time.sleep(0.01)
@@ -121,7 +131,7 @@ def test_a_process_that_hangs_is_noticed_by_one_that(other: str, train: list[str
 @pytest.mark.parametrize("other", ["trains", "waits"])
 def test_what_one_fails_with_is_told_by_one_that(other: str, train: list[str], tmp_path: Path) -> None:
     steps = {"trains": ("--steps", str(LONG)), "waits": ("--set", f"two.training.steps={LONG}")}[other]
-    work = hire(*train, *steps, "-o", tmp_path / "run")
+    work = hire(*train, *OFTEN, *steps, "-o", tmp_path / "run")
     train_step = HireTrainer.train_step
 
     def diverging(self: HireTrainer, *batch: object) -> float:
@@ -169,12 +179,12 @@ def test_a_deadline_ends_all_members_and_the_run_is_resumed(
     assert files(tmp_path / "run") == whole
 
 
-def test_members_whose_process_was_killed_go_on_to_the_same_result(
-    train: list[str], whole: dict[str, bytes], tmp_path: Path
-) -> None:
+def test_members_whose_process_was_killed_go_on_to_the_same_result(train: list[str], tmp_path: Path) -> None:
     """Killed with -9 once it has written a checkpoint of its member; torchrun starts all again."""
+    (tmp_path / "whole").mkdir()
+    succeeded(Together([hire(*train, *OFTEN, "-o", tmp_path / "whole" / "run")], tmp_path).wait())
     run = tmp_path / "run"
-    command = torchrun("hire", *train, "-o", run)
+    command = torchrun("hire", *train, *OFTEN, "-o", run)
     command[3:3] = ["--max-restarts", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as started:
         until, children = time.monotonic() + SECONDS, [0]
@@ -185,5 +195,5 @@ def test_members_whose_process_was_killed_go_on_to_the_same_result(
         output = started.communicate(timeout=SECONDS)[0]
     assert started.returncode == 0, output
     assert output.count("Training one in process 0, two in process 1") == 2, output
-    assert files(run) == whole
+    assert files(run) == files(tmp_path / "whole" / "run")
     assert not [path.name for path in run.iterdir() if path.name.startswith(".")]

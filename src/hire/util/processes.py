@@ -144,7 +144,7 @@ def _seconds() -> float:
 def each_alone() -> Iterator[None]:
     """For the block, every process works as if there were no other; it ends when all of them have come to its end.
 
-    That may take as long as it does: each gives a sign of life wherever it would otherwise meet the others.
+    That may take as long as it does: each gives signs of life, in every step of a training and part of `spread`.
     """
     global _group, _watch
     if _group is None:
@@ -161,7 +161,10 @@ def each_alone() -> Iterator[None]:
 
 
 def failure_of_others() -> HireError | None:
-    """Why we need not go on alone, if that is so; whoever asks keeps what it has done, and raises it."""
+    """Why we need not go on alone, if that is so; whoever asks keeps what it has done, and raises it.
+
+    To be asked often, since it gives a sign of life; it costs nothing until it is time for the next.
+    """
     return None if _watch is None else _watch.failure()
 
 
@@ -170,11 +173,6 @@ def one_at_a_time(name: str) -> Iterator[None]:
     """Do the block, of several processes of a machine that each work alone, when no other does that of this name."""
     with nullcontext() if _watch is None else _watch.turn(f"{socket.gethostname()}/{name}"):
         yield
-
-
-def _sign_of_life() -> None:
-    if _watch is not None:
-        _watch.live()
 
 
 def _together() -> AbstractContextManager[None]:
@@ -192,7 +190,6 @@ def any_of(*flags: bool) -> list[bool]:
     import torch
 
     if _group is None:
-        _sign_of_life()
         return list(flags)
     own = torch.tensor(flags or [False], dtype=torch.uint8)
     return [bool(flag) for flag in gathered(own).any(dim=0)]
@@ -328,7 +325,8 @@ def spread(do: Callable[[int], list[NDArray[Any]]], costs: Sequence[float]) -> l
     if _group is None:
         alone = []
         for part in range(len(costs)):
-            _sign_of_life()
+            if _watch is not None:
+                _watch.live()
             alone.append(do(part))
         return alone
     owner = _owners(costs, _group.share.processes)
