@@ -8,8 +8,10 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from numpy.typing import NDArray
 
 from hire.systems.hire.trainer import HireTrainer
 from hire.training.loop import STATE
@@ -101,12 +103,16 @@ def test_whoever_is_done_waits_longer_than_a_process_may_be_silent(
 
 
 def test_ranking_many_tasks_is_a_sign_of_life(tmp_path: Path) -> None:
-    def rank() -> None:
+    def ranked(_: int) -> list[NDArray[Any]]:
+        time.sleep(0.5)
+        return []
+
+    def work() -> None:
         with joined() as share, each_alone():
             if not share.first:
-                spread(lambda _: time.sleep(0.5) or [], [1.0] * 15)
+                spread(ranked, [1.0] * 15)
 
-    succeeded(Together([rank, rank], tmp_path, seconds=5).wait())
+    succeeded(Together([work, work], tmp_path, seconds=5).wait())
 
 
 @pytest.mark.parametrize("other", ["trains", "waits"])
