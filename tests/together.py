@@ -7,6 +7,7 @@ Run by torchrun, this file trains and evaluates with all of them, and every proc
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
@@ -145,6 +146,7 @@ class Together:
             stream = os.open(output, os.O_WRONLY | os.O_CREAT)
             os.dup2(stream, 1)
             os.dup2(stream, 2)
+            faulthandler.dump_traceback_later(SECONDS - 5, file=2)  # where it hangs, if it does
             sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
             os.environ.update(environment)
             time.sleep(late)
@@ -162,6 +164,7 @@ class Together:
     def wait(self) -> list[Ended]:
         """How all of them ended."""
         codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in self.ids]
+        del self.store  # a test that fails would keep its thread, and forks beside two of them were seen to hang
         return [Ended(code, path.read_text()) for code, path in zip(codes, self.outputs, strict=True)]
 
 

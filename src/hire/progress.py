@@ -19,6 +19,12 @@ def show(shown: bool = True) -> None:
     _shown = shown
 
 
+def say(text: str) -> None:
+    """Print a line where progress is reported."""
+    if _shown:
+        print(text, file=sys.stderr, flush=True)
+
+
 class Advance(Protocol):
     """Reports the amount done since the last call, and a note to show."""
 

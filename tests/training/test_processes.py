@@ -14,7 +14,7 @@ from hire.data.dataset import FewShotDataset
 from hire.optim.trainer import Trainer
 from hire.systems.base import FewShotSystem
 from hire.systems.registry import system_class, system_names
-from hire.util.processes import SINGLE, Share
+from hire.util.group import SINGLE, Share
 from tests.together import BY_ROWS, SECONDS, SHARDED, TRAINED, findings, torchrun, trainer_of
 
 

@@ -137,7 +137,10 @@ def _run(arguments: list[str]) -> None:
         with joined() as own, ExitStack() as stack:
             if not own.first:
                 stack.enter_context(redirect_stdout(stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))))
-            hire.main(arguments, prog_name="hire", standalone_mode=False)
+            try:
+                hire.main(arguments, prog_name="hire", standalone_mode=False)
+            except click.Abort:  # what click makes of it
+                raise KeyboardInterrupt from None
     except BaseException:
         if started_together() > 1:  # torchrun ends the others when the first has ended, but they end by themselves
             signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -19,7 +19,7 @@ from hire.progress import track
 from hire.training.run import CONFIG, exclusive_run, write_calibration
 from hire.util.arrays import IntArray, positions_in
 from hire.util.memory import Tidying
-from hire.util.processes import alone, any_of, share, spread
+from hire.util.processes import any_of, each_alone, share, spread
 from hire.util.randomness import random_stream
 
 SCORES_AT_ONCE = 1 << 21  # bounds the memory: each score is weighed at several temperatures
@@ -51,9 +51,10 @@ def calibrate_new(run: Path, dataset: str | Path | None = None, *, device: str =
     here = (run / CONFIG).exists()
     with exclusive_run(run), ExitStack() as stack:
         if any_of(not here)[0]:  # on a machine that does not see the folder: then whoever wrote it calibrates
-            if not share().first:
+            first = share().first
+            stack.enter_context(each_alone())
+            if not first:
                 return False
-            stack.enter_context(alone())
         trained = load(run, dataset, device=device)
         if trained.calibrations:
             return True

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from hire.optim.sharded import ShardedTable
 from hire.optim.tables import Table
-from hire.util.processes import from_first, gathered, gathered_rows, share, summed
+from hire.util.processes import broadcast, gathered, gathered_rows, share, summed
 
 ABSENT = -1  # in place of the number of rows
 
@@ -75,7 +75,7 @@ def _share_buffers(network: nn.Module) -> None:
     weights = {name for name, _ in network.named_parameters()}
     for name, buffer in network.state_dict().items():
         if name not in weights:
-            from_first(buffer)
+            broadcast(buffer)
 
 
 def _sum_rows(parts: list[Moved], counts: Tensor, weight: float) -> list[Moved]:

@@ -52,8 +52,12 @@ class StorageSettings(Settings):
 
 def kept_apart(settings: Any) -> bool:
     """Whether any tables of a system with these settings are never in the memory of one process as a whole."""
-    found = dict(items(settings))
-    return any(value in ("file", True) for path, value in found.items() if path.endswith(PLACES))
+    return any(value in ("file", True) for path, value in items(settings) if path.endswith(PLACES))
+
+
+def sharded(settings: Any) -> bool:
+    """Whether of any tables of a system with these settings each process has a share of the rows."""
+    return any(value is True for path, value in items(settings) if path.endswith("storage.sharded"))
 
 
 def _in_file(rows: int, width: int, kind: torch.dtype) -> Tensor:

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from hire.optim.exchange import Moved, exchanged
 from hire.optim.settings import OptimizerSettings
 from hire.optim.tables import Table
-from hire.util.processes import Share, share
+from hire.util.group import Share
+from hire.util.processes import share
 from hire.util.tensors import Parts, on_device, pinned
 
 Batch = TypeVar("Batch")

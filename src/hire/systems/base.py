@@ -103,6 +103,11 @@ class FewShotSystem(ABC):
         return {}
 
     @classmethod
+    def learns(cls) -> bool:
+        """Whether there may be a trainer, its parts aside."""
+        return cls.trainer.__qualname__ != FewShotSystem.trainer.__qualname__
+
+    @classmethod
     def trainer(cls, dataset: FewShotDataset, settings: Any, resources: Resources) -> SystemTrainer[Any, Any] | None:
         """What trains the system, or None if `without_training` makes it."""
         return None

@@ -19,7 +19,7 @@ from hire.training.loop import Stage, train
 from hire.training.needs import check_embeddings
 from hire.training.run import fingerprint
 from hire.util.files import cache_directory
-from hire.util.processes import any_of, share, told_tensors
+from hire.util.processes import any_of, one_at_a_time, share, told_tensors
 from hire.util.settings import to_plain
 from hire.util.tensors import device_named, load_tensors_and_metadata, map_tensors_and_metadata, save_tensors
 
@@ -35,9 +35,14 @@ def embeddings_of(
     What was learned until an interruption is in the cache as well, and is resumed from.
     """
     path = embeddings_path(dataset, settings)
-    cached = _from_cache(path, dataset, settings)
-    if cached is not None:
-        return cached
+    with one_at_a_time(str(path)):  # another process that needs the same ones will find them in the cache
+        cached = _from_cache(path, dataset, settings)
+        return _learned(path, dataset, settings, device, threads) if cached is None else cached
+
+
+def _learned(
+    path: Path, dataset: FewShotDataset, settings: EmbeddingSettings, device: torch.device | str, threads: int
+) -> Embeddings:
     together = share().processes  # the state has their rounding
     state = path.with_suffix(".state.safetensors" if together == 1 else f".{together}-processes.state.safetensors")
     with suppress(OSError):  # the cache is a convenience

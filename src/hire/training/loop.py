@@ -24,7 +24,7 @@ from hire.sampling.ahead import drawn_ahead
 from hire.training.curves import curves_svg
 from hire.util.files import atomic_file
 from hire.util.memory import Tidying
-from hire.util.processes import any_of, share, told, told_tensors
+from hire.util.processes import any_of, failure_of_others, share, told, told_tensors
 from hire.util.tensors import (
     finite,
     load_tensors_and_metadata,
@@ -79,11 +79,14 @@ def train(trainer: Trainer[Any, Any], stage: Stage) -> tuple[bool, list[Entry]]:
             now = time.monotonic()
             over = stage.deadline is not None and now > stage.deadline
             stop, over, due = any_of(interrupted(), over, share().first and now - saved > SECONDS_BETWEEN_STATES)
-            if stop or over or due:
+            failure = failure_of_others()
+            if stop or over or due or failure is not None:
                 history.save(trainer)
                 saved = now
             if stop:
                 raise KeyboardInterrupt
+            if failure is not None:
+                raise failure
             if over:
                 break
     if not history.entries and stage.evaluate is not None:  # stopped early: said, but not part of the history

@@ -16,11 +16,13 @@ from hire.data.open import open_dataset
 from hire.embeddings.settings import Embeddings, EmbeddingSettings
 from hire.errors import HireError
 from hire.evaluation.ranking import evaluate
+from hire.progress import say
 from hire.systems.base import FewShotSystem
 from hire.systems.registry import system_class
 from hire.training.card import write_card
 from hire.training.embedding import embeddings_in, embeddings_of
 from hire.training.loop import STATE, Entry, Stage, train
+from hire.training.members import bring, check_new, owners
 from hire.training.needs import check_training
 from hire.training.run import (
     CONFIG,
@@ -36,7 +38,7 @@ from hire.training.run import (
 from hire.training.settings import RunSettings, preset
 from hire.util.checksums import write_record
 from hire.util.files import atomic_file, make_directory
-from hire.util.processes import in_turn, joined, launch, share, told, was_restarted
+from hire.util.processes import each_alone, in_turn, joined, launch, share, told, told_by_all, was_restarted
 from hire.util.settings import items
 from hire.util.tensors import device_named
 
@@ -70,21 +72,21 @@ def train_run(
                 _check_dev(dataset)
                 check_training(dataset, settings.system, settings.settings)
                 check_processes(dataset, settings, embeddings=str(embeddings))
-                told(lambda: _begin(run, run_config(dataset, str(source), settings, embeddings), resume))
-                workshop = Workshop(dataset, where, embeddings, deadline, threads, tensorboard)
+                new = told(lambda: _begin(run, run_config(dataset, str(source), settings, embeddings), resume))
+                workshop = Workshop(dataset, where, embeddings, deadline, threads, tensorboard, new=new)
                 result = workshop.train(run, settings.system, settings.settings)
                 write_card(run, dataset, settings, result)
                 if share().first:
                     (run / LAUNCH).unlink(missing_ok=True)
                 return result
         except HireError:
-            if not resume and share().first:
+            if not resume and share().first and not _written_by_others(run, settings):
                 _remove_if_empty(run)
             raise
 
 
-def _begin(run: Path, config: dict[str, Any], resume: bool) -> None:
-    """Write what a new run is, or check that a run that is resumed is the same."""
+def _begin(run: Path, config: dict[str, Any], resume: bool) -> bool:
+    """Write what a new run is, or check that a run that is resumed is the same; whether it is new."""
     resume = resume or _restarted(run)
     if (run / CONFIG).exists():
         if not resume:
@@ -95,11 +97,12 @@ def _begin(run: Path, config: dict[str, Any], resume: bool) -> None:
             )
         _check_same(run, config)
         _remember_launch(run)
-        return
+        return False
     if resume and any(not path.name.startswith(".") for path in run.iterdir()):
         raise HireError("is not a run", file=run, remedy="hire train makes one")
     write_record(run / CONFIG, config)  # resumed or not, it had not begun
     _remember_launch(run)
+    return True
 
 
 def _restarted(run: Path) -> bool:
@@ -112,6 +115,11 @@ def _remember_launch(run: Path) -> None:
     if share().processes > 1:
         with atomic_file(run / LAUNCH) as partial:
             partial.write_text(launch(), "utf-8")
+
+
+def _written_by_others(run: Path, settings: RunSettings) -> bool:
+    """Whether other processes may be about to write their members into the folder."""
+    return (run / CONFIG).exists() and bool(owners(system_class(settings.system).parts(settings.settings)))
 
 
 def _remove_if_empty(run: Path) -> None:
@@ -136,6 +144,7 @@ class Workshop:
     threads: int = 1
     tensorboard: bool = False
     parts: Mapping[str, FewShotSystem] = field(default_factory=dict)
+    new: bool = False  # whether the run begins, and no training can have a state
 
     def embeddings(self, settings: EmbeddingSettings) -> Embeddings:
         """Embeddings of the background graph."""
@@ -152,8 +161,9 @@ class Workshop:
         """Train a system into a folder, its parts first; returns the metrics of the best step."""
         kind = system_class(name)
         parts: dict[str, FewShotSystem] = {}
+        results = self._trained_alone(folder / MEMBERS, kind.parts(settings))
         for part, (system, of_part) in kind.parts(settings).items():
-            result = self.train(folder / MEMBERS / part, system, of_part)
+            result = results.get(part) or self.train(folder / MEMBERS / part, system, of_part)
             if not result["finished"]:
                 return {**result, "part": part}
             parts[part] = restore(folder / MEMBERS / part, system, of_part, self.dataset, self.device)
@@ -187,6 +197,27 @@ class Workshop:
                 remedy=f"delete {folder / STATE} to train again",
             )
         return {**_best(entries), "finished": finished, "steps": trainer.step}
+
+    def _trained_alone(self, folder: Path, parts: Mapping[str, tuple[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Train parts, each by one process as if there were no other, where there are enough for all.
+
+        Returns what came of each; a part after one that has not finished may be missing.
+        """
+        trained_by = owners(parts)
+        if not trained_by:
+            return {}
+        say(f"Training {', '.join(f'{part} in process {owner}' for part, owner in trained_by.items())}")
+        rank, own = share().rank, {}
+        with each_alone():
+            for part in [part for part, owner in trained_by.items() if owner == rank]:
+                if self.new:
+                    check_new(folder / part)
+                own[part] = self.train(folder / part, *parts[part])
+                if not own[part]["finished"]:
+                    break
+        for part, owner in trained_by.items():
+            bring(folder / part, owner)
+        return {part: result for results in told_by_all(own) for part, result in results.items()}
 
     def _without_training(self, folder: Path, kind: type[FewShotSystem], settings: Any) -> dict[str, Any]:
         if told((folder / MODEL).exists):

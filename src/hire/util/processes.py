@@ -11,117 +11,30 @@ import json
 import math
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hire.errors import HireError, Problem
+from hire.util.group import SINGLE, TIMEOUT, Group, Share, Watch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
-    from torch._C._distributed_c10d import Store
 
-TIMEOUT = "HIRE_PROCESS_TIMEOUT"  # the environment variable: seconds
 SECONDS = 600.0  # that a process may let the others wait
 LONGEST = 7 * 24 * 3600.0
-SECONDS_TO_SAY_WHY = 2.0  # for the others to hear of a failure, or to tell of theirs
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+INTERRUPTED = Problem("interrupted", remedy="run again with --resume to continue, where the command has it")
 STARTED_BY_TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 T = TypeVar("T")
 Named = tuple[dict[str, "Tensor"], dict[str, str]]  # tensors, and metadata
 
 
-@dataclass(frozen=True)
-class Share:
-    """The part of the work that is done by one of some processes."""
-
-    rank: int = 0
-    processes: int = 1
-
-    @property
-    def first(self) -> bool:
-        """Whether we are the process that writes, and tells what happens."""
-        return self.rank == 0
-
-    def of(self, count: int, what: str = "parts") -> slice:
-        """Which of so many parts of a batch are ours; every process must have one."""
-        if count < self.processes:
-            raise HireError(
-                f"a batch of {count} {what} cannot be shared by {self.processes} processes",
-                remedy="start fewer processes, or set a larger batch (hire systems NAME shows its settings)",
-            )
-        return self.some(count)
-
-    def some(self, count: int) -> slice:
-        """Which of so many parts are ours, perhaps none."""
-        return slice(count * self.rank // self.processes, count * (self.rank + 1) // self.processes)
-
-
-SINGLE = Share()
-
-
-class _Group:
-    """The processes that we belong to, and the store in which each can leave word for the others."""
-
-    def __init__(self, share: Share, store: Store, seconds: float) -> None:
-        self.share = share
-        self.store = store
-        self.seconds = seconds
-        self.told = False  # whether the others know how we ended
-
-    @property
-    def others(self) -> list[int]:
-        return [rank for rank in range(self.share.processes) if rank != self.share.rank]
-
-    def tell(self, problems: Sequence[Problem] = ()) -> None:
-        """Leave word that we end: with problems of our own, or because others have."""
-        if not self.told:
-            self.told = True
-            with suppress(RuntimeError):  # the store may be gone
-                self.store.set(f"ended/{self.share.rank}", json.dumps([asdict(problem) for problem in problems]))
-
-    def heard(self, *, everyone: bool) -> dict[int, list[Problem]]:
-        """How others have ended: waits a moment until one has told a problem, or until everyone has ended."""
-        found: dict[int, list[Problem]] = {}
-        until = time.monotonic() + SECONDS_TO_SAY_WHY
-        with suppress(RuntimeError):
-            while time.monotonic() < until:
-                for rank in self.others:
-                    if rank not in found and self.store.check([f"ended/{rank}"]):
-                        content = json.loads(self.store.get(f"ended/{rank}"))
-                        found[rank] = [Problem(**problem) for problem in content]
-                if len(found) == len(self.others) or (not everyone and any(found.values())):
-                    break
-                time.sleep(0.02)
-        return found
-
-    def why(self, error: BaseException | None = None) -> HireError:
-        """Why we cannot go on: what another process has failed with, or that it is silent."""
-        late = error is not None and "imed out" in str(error)
-        if late:
-            self.tell()  # so that everyone who is alive is known
-        found = self.heard(everyone=late)
-        for rank, problems in sorted(found.items()):
-            if problems:
-                of = f"process {rank} of {self.share.processes}"
-                told = [Problem(f"{of} failed: {problem}", remedy=problem.remedy) for problem in problems]
-                return HireError.of(told)
-        silent = [rank for rank in self.others if rank not in found] or self.others
-        who = f"process {', '.join(map(str, silent))} of {self.share.processes}"
-        if late:
-            return HireError(
-                f"{who} did not answer within {self.seconds:g} s",
-                remedy=f"look at what it does, or set {TIMEOUT} to more seconds; hire train continues with --resume",
-            )
-        return HireError(f"{who} has ended", remedy="see its own messages; hire train continues with --resume")
-
-
-_group: _Group | None = None
+_group: Group | None = None
+_watch: Watch | None = None  # of the others, while each works alone
 _times_joined = 0
 
 
@@ -159,7 +72,7 @@ def joined() -> Iterator[Share]:
     It ends on all of them, or fails on all of them.
     """
     global _group
-    if _group is not None or started_together() == 1:
+    if _group is not None or _watch is not None or started_together() == 1:
         yield share()
         return
     import torch.distributed as dist
@@ -172,9 +85,12 @@ def joined() -> Iterator[Share]:
         group.tell(error.problems)
         raise
     except KeyboardInterrupt:
-        failed = [] if group.told else [problems for problems in group.heard(everyone=False).values() if problems]
-        group.tell([Problem("interrupted")])
-        if failed:  # torchrun ends the others as soon as one has failed
+        try:
+            ends = {} if group.told else group.heard(everyone=False)
+        finally:  # torchrun may interrupt us again
+            group.tell([INTERRUPTED])
+        # Torchrun interrupts the others as soon as one has failed.
+        if any(problems not in ([], [INTERRUPTED]) for problems in ends.values()):
             raise group.why() from None
         raise
     except BaseException as error:
@@ -188,7 +104,7 @@ def joined() -> Iterator[Share]:
             group.heard(everyone=True)  # the store may be ours, and torchrun would interrupt them
 
 
-def _join() -> _Group:
+def _join() -> Group:
     global _times_joined
     import torch
     import torch.distributed as dist
@@ -210,7 +126,7 @@ def _join() -> _Group:
             f"not all {expected} processes had started within {seconds:g} s ({str(error).splitlines()[0][:200]})",
             remedy=f"start all of them, each with another RANK, or set {TIMEOUT} to more seconds",
         ) from error
-    return _Group(Share(rank, processes), store, seconds)
+    return Group(Share(rank, processes), store, seconds)
 
 
 def _seconds() -> float:
@@ -225,25 +141,43 @@ def _seconds() -> float:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Work for the block as if there were no other process."""
-    global _group
-    group, _group = _group, None
+def each_alone() -> Iterator[None]:
+    """For the block, every process works as if there were no other; it ends when all of them have come to its end.
+
+    That may take as long as it does: each gives signs of life, in every step of a training and part of `spread`.
+    """
+    global _group, _watch
+    if _group is None:
+        yield
+        return
+    group, watch = _group, Watch(_group)
+    barrier()  # all have given their first sign
+    _group, _watch = None, watch
     try:
         yield
+        watch.wait()
     finally:
-        _group = group
+        _group, _watch = group, None
+
+
+def failure_of_others() -> HireError | None:
+    """Why we need not go on alone, if that is so; whoever asks keeps what it has done, and raises it.
+
+    To be asked often, since it gives a sign of life; it costs nothing until it is time for the next.
+    """
+    return None if _watch is None else _watch.failure()
 
 
 @contextmanager
-def _together() -> Iterator[None]:
-    """What all processes do at once; a failure of any is told."""
-    try:
+def one_at_a_time(name: str) -> Iterator[None]:
+    """Do the block, of several processes of a machine that each work alone, when no other does that of this name."""
+    with nullcontext() if _watch is None else _watch.turn(f"{socket.gethostname()}/{name}"):
         yield
-    except RuntimeError as error:
-        if _group is None:
-            raise
-        raise _group.why(error) from error
+
+
+def _together() -> AbstractContextManager[None]:
+    """What all processes do at once; a failure of any is told."""
+    return nullcontext() if _group is None else _group.explained()
 
 
 def barrier() -> None:
@@ -308,13 +242,13 @@ def summed(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def from_first(tensor: Tensor) -> Tensor:
-    """A tensor of the first process, in place of those of the others."""
+def broadcast(tensor: Tensor, source: int = 0) -> Tensor:
+    """A tensor of one process, in place of those of the others."""
     import torch.distributed as dist
 
     if _group is not None:
         with _together():
-            dist.broadcast(tensor, 0)
+            dist.broadcast(tensor, source)
     return tensor
 
 
@@ -333,13 +267,20 @@ def in_turn(make: Callable[[], T]) -> T:
     return make() if made is None else made
 
 
-def told(make: Callable[[], T]) -> T:
-    """Plain data that the first process makes, as all have it from JSON; the others wait for it."""
+def told(make: Callable[[], T], source: int = 0) -> T:
+    """Plain data that one process makes, as all have it from JSON; the others wait for it."""
     if _group is None:
         return make()
-    content = json.dumps(make()).encode() if _group.share.first else b""
-    found: T = json.loads(_bytes_of_all(content)[0])
+    content = json.dumps(make()).encode() if _group.share.rank == source else b""
+    found: T = json.loads(_bytes_of_all(content)[source])
     return found
+
+
+def told_by_all(content: T) -> list[T]:
+    """Plain data of every process, by rank, as all have it from JSON."""
+    if _group is None:
+        return [content]
+    return [json.loads(part) for part in _bytes_of_all(json.dumps(content).encode())]
 
 
 def told_tensors(make: Callable[[], Named]) -> Named:
@@ -357,7 +298,7 @@ def told_tensors(make: Callable[[], Named]) -> Named:
     for name, (kind, shape) in told_shapes.items():
         tensor = own[name].contiguous() if name in own else torch.empty(shape, dtype=getattr(torch, kind))
         if tensor.numel():
-            from_first(tensor.view(-1).view(torch.uint8))
+            broadcast(tensor.view(-1).view(torch.uint8))
         found[name] = tensor
     return found, told_about
 
@@ -366,7 +307,7 @@ def check_equal(content: dict[str, Any]) -> None:
     """Raise on all processes unless all have the same, naming what differs."""
     if _group is None:
         return
-    everyone = [json.loads(part) for part in _bytes_of_all(json.dumps(content).encode())]
+    everyone = told_by_all(content)
     for rank, other in enumerate(everyone):
         differing = [name for name in everyone[0] if other.get(name) != everyone[0][name]]
         if differing:
@@ -382,7 +323,12 @@ def spread(do: Callable[[int], list[NDArray[Any]]], costs: Sequence[float]) -> l
     import numpy as np
 
     if _group is None:
-        return [do(part) for part in range(len(costs))]
+        alone = []
+        for part in range(len(costs)):
+            if _watch is not None:
+                _watch.live()
+            alone.append(do(part))
+        return alone
     owner = _owners(costs, _group.share.processes)
     own = {
         f"{part}/{position}": array

@@ -20,7 +20,7 @@ from hire.systems.path.positions import Positions
 from hire.systems.path.settings import PathTrainingSettings
 from hire.systems.path.walks import TailInputs, Tails, Walks, walks
 from hire.util.arrays import IntArray, positions_in
-from hire.util.processes import SINGLE, Share
+from hire.util.group import SINGLE, Share
 from hire.util.randomness import random_stream
 
 NEVER = -1e4  # a logit
