@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hire.data.facts import Facts
 from hire.systems.evidence import Evidence, Rule, SharedTuple, SimilarReference, strongest_first
 from hire.systems.path.features import HEAD, TAIL, ReferenceEvidence
 from hire.systems.path.model import PathModel, PathState
@@ -93,17 +94,18 @@ def _fact_gradients(
 
     A fact may be walked in several hops and in both directions.
     """
-    keys = []
+    walked_facts = []
     ends = (*walked.nodes[1:], np.full(len(walked.reached), tail))
     for layer, before, after in zip(walked.layers, walked.nodes, ends, strict=True):
         edges = np.stack(
             [before[layer.sources.numpy()], layer.edge_types.numpy(), after[layer.targets.numpy()]], axis=1
         )
-        heads, relations, tails = _facts(evidence, edges).T
-        keys.append((heads * evidence.graph.relation_count + relations) * evidence.graph.entity_count + tails)
-    facts, positions = np.unique(np.concatenate(keys), return_inverse=True)
-    sums = np.bincount(positions, np.concatenate(gradients), minlength=len(facts))
-    return np.split(positions, np.cumsum([len(of_hop) for of_hop in keys[:-1]])), sums
+        walked_facts.append(_facts(evidence, edges))
+    triples = np.concatenate(walked_facts)
+    facts = Facts.of(triples, evidence.graph.entity_count, evidence.graph.relation_count)
+    positions = np.searchsorted(facts.keys, facts.keys_of(*triples.T))
+    sums = np.bincount(positions, np.concatenate(gradients), minlength=len(facts.keys))
+    return np.split(positions, np.cumsum([len(of_hop) for of_hop in walked_facts[:-1]])), sums
 
 
 def _rules(paths: _Paths, gradients: Floats, most: int) -> list[tuple[EdgeTypes, list[Nodes]]]:
