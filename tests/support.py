@@ -13,9 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from hire.data.dataset import FewShotDataset
+from hire.data.facts import Facts
 from hire.errors import HireError
 from hire.inference.model import TrainedModel
 from hire.systems.hire.model import Hire
@@ -41,6 +43,20 @@ SMALL: dict[str, Any] = {  # as far as a system has such settings
     "training.inner_negatives": 8,
     "training.context_references": 2,
 }
+
+
+@contextmanager
+def ranked_keys() -> Iterator[None]:
+    """While keys have the ranks of rows in place of rows, as in a graph of 100 million entities."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hire.util.keys.PLAIN", 0)
+        yield
+
+
+def ranked_facts(dataset: FewShotDataset) -> Facts:
+    """The facts of a dataset, with such keys."""
+    with ranked_keys():
+        return Facts.of(dataset.facts.triples(), len(dataset.graph.entities), len(dataset.graph.relations))
 
 
 def small_settings(system: str, **changes: Any) -> RunSettings:

@@ -14,6 +14,7 @@ from hire.data.dataset import FewShotDataset
 from hire.data.facts import Facts
 from hire.data.vocabulary import StringTable, Vocabulary
 from hire.errors import HireError
+from tests.support import ranked_facts
 
 
 def changed(dataset: FewShotDataset, **parts: Any) -> FewShotDataset:
@@ -33,6 +34,12 @@ def with_value(array: Any, index: Any, value: int) -> Any:
 def other_names(names: Vocabulary, **parts: Any) -> Vocabulary:
     own: dict[str, Any] = {"text": names.text, "offsets": names.offsets, "order": names.order} | parts
     return Vocabulary(own["text"], own["offsets"], own["order"], names.kind)
+
+
+def with_pairs(dataset: FewShotDataset, change: Callable[[Any], Any]) -> Facts:
+    """The facts with keys that have the ranks of pairs, and the pairs changed."""
+    ranked = ranked_facts(dataset)
+    return Facts(ranked.keys, ranked.entity_count, ranked.relation_count, change(ranked.pairs))
 
 
 WRONG: dict[str, Callable[[FewShotDataset], dict[str, Any]]] = {
@@ -66,6 +73,11 @@ WRONG: dict[str, Callable[[FewShotDataset], dict[str, Any]]] = {
         "facts": Facts(with_value(d.facts.keys, 6, d.facts.keys[5]), d.facts.entity_count, d.facts.relation_count)
     },
     "facts.npy: range": lambda d: {"facts": Facts(np.array([-3, 5]), d.facts.entity_count, d.facts.relation_count)},
+    "facts.npy: more ranks than pairs": lambda d: {"facts": with_pairs(d, lambda pairs: pairs[:-1])},
+    "fact_pairs.npy": lambda d: {"facts": with_pairs(d, lambda pairs: pairs[::-1])},
+    "fact_pairs.npy: twice": lambda d: {"facts": with_pairs(d, lambda pairs: with_value(pairs, 6, pairs[5]))},
+    "fact_pairs.npy: range": lambda d: {"facts": with_pairs(d, lambda pairs: with_value(pairs, -1, 10**6))},
+    "fact_pairs.npy: shape": lambda d: {"facts": with_pairs(d, lambda pairs: pairs[:, None])},
 }
 
 
@@ -79,6 +91,7 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.usefixtures("blocks")
 def test_a_dataset_that_is_right_passes(umls: FewShotDataset) -> None:
     check_arrays(umls, Path("umls"))
+    check_arrays(replace(umls, facts=ranked_facts(umls)), Path("umls"))
 
 
 @pytest.mark.usefixtures("blocks")

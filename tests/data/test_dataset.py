@@ -2,44 +2,15 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hire.data.dataset import MANIFEST, CandidateSets, FewShotDataset
-from hire.data.facts import Facts
 from hire.errors import HireError
-from tests.data.test_graph import ENTITIES, RELATIONS, triple
-
-
-@given(st.lists(triple))
-def test_facts_equal_a_set_of_triples(triples: list[tuple[int, int, int]]) -> None:
-    facts = Facts.of(np.array(triples, np.int64).reshape(-1, 3), ENTITIES, RELATIONS)
-    known = set(triples)
-    heads, relations, tails = np.meshgrid(*map(np.arange, (ENTITIES, RELATIONS, ENTITIES)), indexing="ij")
-    found = facts.contain(heads, relations, tails)
-    for h, r, t in np.ndindex(found.shape):
-        assert found[h, r, t] == ((h, r, t) in known)
-    for r in range(RELATIONS):
-        for h in range(ENTITIES):
-            assert facts.tails(h, r).tolist() == sorted(t for a, b, t in known if (a, b) == (h, r))
-    some = facts.of_relations(np.array([0, 2]))
-    assert (some.contain(heads, relations, tails) == (found & (relations != 1))).all()
-
-
-@given(st.lists(st.tuples(*[st.integers(0, 1)] * 3)))
-def test_saturated_heads(triples: list[tuple[int, int, int]]) -> None:
-    facts = Facts.of(np.array(triples, np.int64).reshape(-1, 3), 2, 2)
-    expected = [(h, r) for h in (0, 1) for r in (0, 1) if {(h, r, 0), (h, r, 1)} <= set(triples)]
-    assert list(zip(*(column.tolist() for column in facts.saturated_heads()), strict=True)) == expected
-
-
-def test_facts_refuse_what_they_cannot_number() -> None:
-    with pytest.raises(HireError, match="too many for 64-bit keys"):
-        Facts.of(np.zeros((0, 3), np.int64), 10**8, 10**4)
+from tests.support import ranked_facts
 
 
 def test_equal_candidate_sets_are_stored_once() -> None:
@@ -61,6 +32,28 @@ def test_saved_and_mapped_is_the_same(umls: FewShotDataset, tmp_path: Path, monk
         assert (one.name, one.split, one.relation) == (other.name, other.split, other.relation)
         assert np.array_equal(one.pairs, other.pairs)
     assert isinstance(again.facts.keys, np.memmap) and np.array_equal(again.facts.keys, umls.facts.keys)
+
+
+def test_ranked_pairs_are_saved_too(umls: FewShotDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hire.util.files.LARGEST_IN_MEMORY", 0)
+    ranked = replace(umls, facts=ranked_facts(umls))
+    assert ranked.facts.pairs is not None and ranked.facts.keys[-1] < umls.facts.keys[-1]
+    ranked.save(tmp_path / "ranked")
+    again = FewShotDataset.open(tmp_path / "ranked")
+    assert isinstance(again.facts.pairs, np.memmap) and np.array_equal(again.facts.pairs, ranked.facts.pairs)
+    assert np.array_equal(again.facts.keys, ranked.facts.keys)
+    assert np.array_equal(again.facts.triples(), umls.facts.triples())
+    again.mapped.check()
+    (tmp_path / "ranked" / "fact_pairs.npy").touch()
+    with pytest.raises(HireError, match=r"fact_pairs\.npy: a file of the dataset was changed"):
+        again.mapped.check()
+
+
+def test_the_format_tells_older_versions_that_pairs_have_ranks(umls: FewShotDataset, tmp_path: Path) -> None:
+    for facts, form in ((umls.facts, 2), (ranked_facts(umls), 3)):
+        replace(umls, facts=facts).save(tmp_path / str(form))
+        assert json.loads((tmp_path / str(form) / MANIFEST).read_text())["format"] == form
+        assert (tmp_path / str(form) / "fact_pairs.npy").exists() == (form == 3)
 
 
 def test_an_existing_dataset_is_replaced_only_on_demand(umls: FewShotDataset, tmp_path: Path) -> None:
@@ -106,7 +99,7 @@ def test_a_truncated_array(umls: FewShotDataset, tmp_path: Path) -> None:
 
 
 def test_a_flipped_bit_in_any_file_is_told(umls: FewShotDataset, tmp_path: Path) -> None:
-    umls.save(tmp_path / "umls")
+    replace(umls, facts=ranked_facts(umls)).save(tmp_path / "umls")
     for path in sorted((tmp_path / "umls").rglob("*.npy")):
         whole = path.read_bytes()
         path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))

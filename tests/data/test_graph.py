@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hire.data.graph import KnowledgeGraph
 from hire.data.types import Types
 from hire.data.vocabulary import StringTable, Vocabulary
+from hire.errors import HireError
 from hire.util.arrays import expand_rows
 
 ENTITIES, RELATIONS = 6, 3
@@ -42,6 +43,14 @@ def test_neighbors_are_those_of_the_file_in_its_order(triples: list[tuple[int, i
 def test_names_of_relations_and_their_inverses() -> None:
     graph = graph_of([(0, 1, 2)])
     assert [graph.relation_name(r) for r in (1, 4)] == ["r1", "r1_inv"]
+
+
+def test_more_edge_types_than_ids_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hire.data.graph.MOST_IDS", 2 * RELATIONS)
+    graph_of([(0, 1, 2)])
+    monkeypatch.setattr("hire.data.graph.MOST_IDS", 2 * RELATIONS - 1)
+    with pytest.raises(HireError, match="6 ids of the kind 'relation or inverse' are too many"):
+        graph_of([(0, 1, 2)])
 
 
 def test_saved_and_mapped_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,3 +76,13 @@ def test_extended_is_as_if_made_at_once(strings: list[str], count: int) -> None:
         known, new = [], strings
     whole, extended = Vocabulary.of(strings), Vocabulary.of(known).extended(new)
     assert list(extended) == strings and extended.order.tolist() == whole.order.tolist()
+
+
+def test_more_names_than_ids_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hire.data.vocabulary.MOST_IDS", 2)
+    two = Vocabulary.of(["a", "b"], "entity")
+    with pytest.raises(HireError, match="3 ids of the kind 'entity' are too many") as caught:
+        Vocabulary.of(["a", "b", "c"], "entity")
+    assert "remove" in str(caught.value.problems[0].remedy)
+    with pytest.raises(HireError, match="3 ids"):
+        two.extended(["c"])

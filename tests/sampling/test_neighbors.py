@@ -37,6 +37,13 @@ def test_neighbors_are_the_first_that_are_not_hidden(
     assert not found.entities[~found.mask].any() and not found.relations[~found.mask].any()
 
 
+def test_as_many_pairs_of_types_as_there_may_be_are_told_apart() -> None:
+    graph = graph_of([(0, 0, 1), (1, 1, 2)], entities=4)  # 2^62 * 4 is 0 in 64 bits
+    hidden = np.array([NOTHING - 1, NOTHING - 1 - 2**62])  # all edges, as no entity has a type, and none
+    found = NeighborFinder(graph, 3).find(np.array([0, 0]), hidden)
+    assert [tuples_of(found, row) for row in (0, 1)] == [[], [[0, 1]]]
+
+
 def test_shapes_are_kept_even_of_nothing() -> None:
     finder = NeighborFinder(graph_of([(0, 0, 1), (1, 1, 2)]), 3)
     assert finder.find(np.zeros((2, 3, 4), np.int64), np.array([[[0]], [[1]]])).mask.shape[:3] == (2, 3, 4)

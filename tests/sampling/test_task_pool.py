@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import tracemalloc
+
+import numpy as np
 import pytest
 import torch
 
 from hire.data.dataset import FewShotDataset
+from hire.data.graph import KnowledgeGraph
+from hire.data.types import Types
+from hire.data.vocabulary import Vocabulary
 from hire.errors import HireError
 from hire.sampling.episodes import EpisodeBatch, Regime
-from hire.sampling.task_pool import TaskPool, TaskShares
+from hire.sampling.task_pool import TaskPool, TaskShares, collect_tasks
 
 
 def batch_of(pool: TaskPool, step: int = 0) -> EpisodeBatch:
@@ -51,6 +57,24 @@ def test_kinds_of_tasks(umls: FewShotDataset, nell_one: FewShotDataset) -> None:
     assert len(both) == 2 * len(one) == 2 * umls.split_sizes["train"]
     with pytest.raises(HireError, match="no relation has the 1000 triples"):
         TaskPool(umls, "tasks", TaskShares(), min_facts=1000)
+
+
+def test_tasks_between_types_need_no_memory_for_types_that_nothing_links() -> None:
+    first, last = 7, 2_999
+    names = Vocabulary.of([f"t{i}" for i in range(last + 1)], "type")
+    types = Types.of(names, np.arange(50), np.repeat([first, last], 25), 50)
+    triples = np.array([(head, 0, 25 + head) for head in range(25)])
+    graph = KnowledgeGraph.of(
+        Vocabulary.of([f"e{i}" for i in range(50)], "entity"), Vocabulary.of(["r"], "relation"), triples, None, types
+    )
+    dataset = FewShotDataset.of("typed", graph, {"train": {}, "dev": {}, "test": {}}, {})
+    tracemalloc.start()
+    tasks = collect_tasks(dataset, "in-train", TaskShares(inverse=False))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    forward = triples[:, [0, 2]].tolist()
+    assert [task.pairs.tolist() for task in tasks if task.kind == "types"] == [forward, triples[:, [2, 0]].tolist()]
+    assert peak < 8 * len(names) ** 2 / 10  # a number for each pair of types would be 72 MB
 
 
 def test_without_types_any_entity_may_be_a_negative(umls: FewShotDataset) -> None:

@@ -79,6 +79,8 @@ def test_another_format_is_told_before_damage(tmp_path: Path) -> None:
     (tmp_path / "record").write_text(json.dumps({"format": 1}))
     with pytest.raises(HireError, match="has format 1; this version reads format 2"):
         read_record(tmp_path / "record", "build it again", 2)
+    with pytest.raises(HireError, match="has format 1; this version reads format 2 or 3"):
+        read_record(tmp_path / "record", "build it again", 2, 3)
 
 
 @pytest.mark.parametrize("change", ["cut", "written", "replaced", "removed"])

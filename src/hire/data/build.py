@@ -274,9 +274,9 @@ def types_from_names(entities: Vocabulary, pattern: str) -> tuple[IntArray, Any]
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found = pc.extract_regex(entities.arrow().cast(pa.string()), compile_type_pattern(pattern))
+    found = pc.extract_regex(entities.arrow(), compile_type_pattern(pattern))
     matching = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
-    return matching, pc.struct_field(found, "type").take(pa.array(matching)).cast(pa.large_string())
+    return matching, pc.struct_field(found, "type").take(pa.array(matching))
 
 
 def types_in_names(entities: Vocabulary) -> Types | None:

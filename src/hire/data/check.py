@@ -47,7 +47,10 @@ def check_arrays(dataset: FewShotDataset, directory: Path) -> None:
     members = check.ids("candidate_members", dataset.candidate_members, (None,), entities)
     sets = check.offsets("candidate_offsets", dataset.candidate_offsets, None, members)
     check.ids("task_candidates", dataset.task_candidates, (tasks,), sets, ALL_ENTITIES)
-    check.rising("facts", facts.keys, entities**2 * relations)
+    pair_count = entities * relations
+    if facts.pairs is not None:  # keys have the ranks of pairs
+        pair_count = check.rising("fact_pairs", facts.pairs, pair_count)
+    check.rising("facts", facts.keys, pair_count * entities)
     check.read()
 
 
@@ -94,15 +97,16 @@ class _Check:
         self._waiting.append(check)
         return rows
 
-    def rising(self, name: str, array: Any, bound: int) -> None:
-        """Check that keys are below a bound and rise."""
-        self.ids(name, array, (None,), bound)
+    def rising(self, name: str, array: Any, bound: int) -> int:
+        """Check that keys are below a bound and rise; returns the number of keys."""
+        count = self.ids(name, array, (None,), bound)
 
         def check() -> None:
             if any((block[1:] <= block[:-1]).any() for block in _blocks(array, overlap=1)):
                 raise self.wrong(name, "is not sorted")
 
         self._waiting.append(check)
+        return count
 
     def offsets(self, name: str, array: Any, rows: int | None, end: int) -> int:
         """Check where rows start; returns the number of rows."""

@@ -22,6 +22,7 @@ from hire.util.checksums import MappedFiles, checksum_of, damaged, file_checksum
 from hire.util.files import atomic_directory, is_mapped, open_array, save_array, sha256_of
 
 FORMAT = 2
+RANKED_FORMAT = 3  # of a graph with so many entities and relations that the keys of its facts have ranks of pairs
 MANIFEST = "dataset.json"
 BUILD_AGAIN = "build the dataset again"
 SPLITS = ("train", "dev", "test")
@@ -162,8 +163,10 @@ class FewShotDataset:
             for name in self._ARRAYS:
                 save_array(partial / f"{name}.npy", getattr(self, name))
             save_array(partial / "facts.npy", self.facts.keys)
+            if self.facts.pairs is not None:
+                save_array(partial / "fact_pairs.npy", self.facts.pairs)
             manifest = {
-                "format": FORMAT,
+                "format": FORMAT if self.facts.pairs is None else RANKED_FORMAT,
                 "name": self.name,
                 "splits": dict(self.split_sizes),
                 "origin": dict(self.origin),
@@ -191,7 +194,9 @@ class FewShotDataset:
         arrays = {name: open_array(directory / f"{name}.npy") for name in cls._ARRAYS}
         if sum(manifest["splits"][split] for split in SPLITS) != len(arrays["task_relations"]):
             raise HireError("does not match the tasks", file=directory / MANIFEST, remedy=BUILD_AGAIN)
-        facts = Facts(open_array(directory / "facts.npy"), len(graph.entities), len(graph.relations))
+        ranked = manifest["format"] == RANKED_FORMAT
+        pairs = open_array(directory / "fact_pairs.npy") if ranked else None
+        facts = Facts(open_array(directory / "facts.npy"), len(graph.entities), len(graph.relations), pairs)
         found = cls(
             name=manifest["name"],
             graph=graph,
@@ -272,7 +277,7 @@ def files_in(manifest: Mapping[str, Any], path: Path, remedy: str = BUILD_AGAIN)
 def read_manifest(directory: Path) -> dict[str, Any]:
     """The manifest of a dataset directory; an error if it is malformed."""
     path = directory / MANIFEST
-    manifest = read_record(path, BUILD_AGAIN, FORMAT)
+    manifest = read_record(path, BUILD_AGAIN, FORMAT, RANKED_FORMAT)
     files_in(manifest, path)
     try:
         splits = manifest["splits"]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hire.data.types import Types
-from hire.data.vocabulary import StringTable, Vocabulary
+from hire.data.vocabulary import MOST_IDS, StringTable, Vocabulary, too_many_ids
 from hire.util.arrays import IntArray, row_offsets
 from hire.util.files import open_array, save_array
 
@@ -54,6 +54,8 @@ class KnowledgeGraph:
         types: Types | None = None,
     ) -> KnowledgeGraph:
         """A graph from its triples [n, 3]; collects the neighbors of each entity, over inverse edges too."""
+        if 2 * len(relations) > MOST_IDS:
+            raise too_many_ids(2 * len(relations), "relation or inverse")
         triples = np.ascontiguousarray(triples, dtype=np.int32).reshape(-1, 3)
         heads, kinds, tails = triples.T
         # A triple gives its head an edge, then its tail an inverse edge: a stable sort keeps file order in each row.

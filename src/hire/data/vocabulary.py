@@ -14,6 +14,7 @@ from hire.util.arrays import IntArray
 from hire.util.files import open_array, save_array
 
 STRINGS_AT_ONCE = 1 << 16
+MOST_IDS = 1 << 31  # of one kind: arrays have them in 32 bits
 NAMES_TO_SEARCH_ONE_BY_ONE = 1_000  # for more, one hash table of all names is faster
 
 
@@ -89,6 +90,8 @@ class Vocabulary(StringTable):
         self, text: NDArray[np.uint8], offsets: NDArray[np.int64], order: IntArray, kind: str = "name"
     ) -> None:
         super().__init__(text, offsets)
+        if len(self) > MOST_IDS:
+            raise too_many_ids(len(self), kind)
         self.order = order  # [names]: ids, sorted by the bytes of their names
         self.kind = kind  # what a name stands for, in error messages: "entity", "relation"
 
@@ -177,6 +180,14 @@ class Vocabulary(StringTable):
         """Map a vocabulary written by `save`."""
         table = StringTable.open(directory, name)
         return cls(table.text, table.offsets, _mapped(directory / f"{name}.order.npy"), kind)
+
+
+def too_many_ids(count: int, kind: str) -> HireError:
+    """The error of more names of a kind, or edge types, than ids of 32 bits can tell apart."""
+    return HireError(
+        f"{count:,} ids of the kind {kind!r} are too many: they have 32 bits, so that there can be {MOST_IDS:,}",
+        remedy="remove relations or entities that are not needed",
+    )
 
 
 def _mapped(path: Path) -> NDArray[Any]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from hire.data.graph import KnowledgeGraph
 from hire.sampling.episodes import EpisodeBatch
 from hire.util.arrays import IntArray, expand_rows
+from hire.util.keys import Keying
 
 NOTHING = -1  # hidden
 
@@ -50,7 +51,8 @@ class NeighborFinder:
         """The neighbors of entities [...]; hidden can be broadcast to the same shape."""
         shape = entities.shape
         wanted = np.stack([entities, np.broadcast_to(hidden, shape)], axis=-1).reshape(-1, 2)
-        keys = (wanted[:, 1] - wanted[:, 1].min(initial=0)) * len(self.graph.entities) + wanted[:, 0]
+        least, most = int(hidden.min(initial=0)), int(hidden.max(initial=0))
+        _, keys = Keying.of(wanted[:, 1] - least, wanted[:, 0], most - least + 1, len(self.graph.entities))
         _, first, own = np.unique(keys, return_index=True, return_inverse=True)
         found, owners = self._visible(*wanted[first].T)
         counts = np.bincount(owners, minlength=len(first))

@@ -19,7 +19,7 @@ from hire.data.dataset import FewShotDataset
 from hire.data.facts import Facts
 from hire.errors import HireError
 from hire.sampling.episodes import EpisodeBatch, Regime, background_pairs, chosen_distinct
-from hire.util.arrays import IntArray, row_offsets
+from hire.util.arrays import IntArray
 from hire.util.randomness import random_stream
 from hire.util.ranges import Share
 from hire.util.settings import Settings
@@ -203,12 +203,12 @@ def _between_types(dataset: FewShotDataset) -> list[TrainingTask]:
     first_type = types.members[np.minimum(types.offsets[:-1], len(types.members) - 1)]  # of each entity
     type_pairs = first_type[pairs[:, 0]].astype(np.int64) * len(types.names) + first_type[pairs[:, 1]]
     order = np.argsort(type_pairs, kind="stable")
-    offsets = row_offsets(type_pairs, len(types.names) ** 2)
+    present, starts, counts = np.unique(type_pairs[order], return_index=True, return_counts=True)
     sizes = np.bincount(types.members, minlength=len(types.names))
     found = []
-    for type_pair in np.flatnonzero(np.diff(offsets) >= MIN_TYPE_PAIR):
-        tail_type = type_pair % len(types.names)
+    for i in np.flatnonzero(counts >= MIN_TYPE_PAIR):
+        tail_type = present[i] % len(types.names)
         if sizes[tail_type] >= MIN_TYPE_PAIR:
-            of_pair = pairs[order[offsets[type_pair] : offsets[type_pair + 1]]]
+            of_pair = pairs[order[starts[i] : starts[i] + counts[i]]]
             found.append(TrainingTask("types", -1, of_pair, partial(types.entities_with, np.array([tail_type]))))
     return found

@@ -54,10 +54,10 @@ def write_record(path: Path, content: Mapping[str, Any], indent: int | None = 1)
         partial.write_text(json.dumps(sealed, indent=indent, ensure_ascii=False) + "\n", "utf-8")
 
 
-def read_record(path: Path, remedy: str, form: int | None = None) -> dict[str, Any]:
+def read_record(path: Path, remedy: str, *forms: int) -> dict[str, Any]:
     """Read a JSON object that `write_record` wrote; an error if it is not the one that was written.
 
-    If its format has a number, that is its entry `format`, and must be this one.
+    If its format has a number, that is its entry `format`, and must be one of these.
     """
     try:
         content = json.loads(path.read_text("utf-8"))
@@ -67,9 +67,9 @@ def read_record(path: Path, remedy: str, form: int | None = None) -> dict[str, A
         raise HireError(f"is damaged: it is not valid JSON ({error})", file=path, remedy=remedy) from error
     if not isinstance(content, dict):
         raise damaged(path, remedy)
-    if form is not None and content.get("format") != form:
+    if forms and content.get("format") not in forms:
         raise HireError(
-            f"has format {content.get('format')!r}; this version reads format {form}",
+            f"has format {content.get('format')!r}; this version reads format {' or '.join(map(str, forms))}",
             file=path,
             remedy=f"{remedy} with this version, or use the version that wrote it",
         )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 from hire.data.dataset import FewShotDataset
 from hire.systems.base import Support
 from hire.systems.evidence import Evidence, Rule, SharedTuple
-from hire.systems.path.explain import explain_path
+from hire.systems.path.explain import _fact_gradients, explain_path
 from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.model import PathModel
 from tests.systems.path.test_model import path_network
@@ -56,6 +57,18 @@ def test_the_score_is_the_models() -> None:
     state = model.adapt(Support(REFERENCES))
     score = model.score(state, np.array([2]), np.arange(11))[0, 9]
     assert explain_path(model, state, 2, 9).score == pytest.approx(score.item(), abs=1e-5)
+
+
+def test_facts_of_a_graph_of_any_size_have_gradients_of_their_own() -> None:
+    sizes = SimpleNamespace(entity_count=2**31, relation_count=2**13)  # 2^20 times both is 0 in 64 bits
+    two, none = torch.tensor([0, 1]), torch.zeros(0, dtype=torch.int64)
+    layers = [SimpleNamespace(sources=part, edge_types=0 * part, targets=0 * part) for part in (two, none, none)]
+    nodes = np.array([0, 2**20]), np.array([5]), np.array([5])
+    walked: Any = SimpleNamespace(layers=layers, nodes=nodes, reached=none)
+    evidence: Any = SimpleNamespace(graph=sizes)
+    gradients = [np.array([1.0, 2.0], np.float32), np.zeros(0, np.float32), np.zeros(0, np.float32)]
+    facts, sums = _fact_gradients(evidence, 5, walked, gradients)
+    assert [part.tolist() for part in facts] == [[0, 1], [], []] and sums.tolist() == [1, 2]
 
 
 class Explained(NamedTuple):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from copy import copy
 
 import numpy as np
 import pytest
@@ -71,6 +72,15 @@ def test_co_occurrence_and_agreement_are_those_of_plain_loops(triples: list[tupl
             if sources[one] and one != other:
                 share = len(sources[one] & sources[other]) / len(sources[one])
                 assert graph.co_occurrence[one, other] == pytest.approx(share * graph.idf[other], rel=1e-5)
+
+
+def test_agreement_tells_pairs_apart_in_graphs_of_any_size() -> None:
+    graph = EvidenceGraph(np.array([[0, 0, 2], [1, 1, 2]]), 3, 32)
+    expected, sample = graph.agreement, graph._sample
+    large = copy(graph)
+    large.__dict__.pop("agreement")
+    large.entity_count, large.__dict__["_sample"] = 2**58, sample  # times 64 edge types, that is 0 in 64 bits
+    assert np.array_equal(large.agreement, expected) and not expected[0, 1]
 
 
 def test_of_a_hub_a_sample_is_walked_that_other_relations_do_not_change() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 
 import numpy as np
@@ -13,6 +15,7 @@ from hire.systems.path.features import ReferenceEvidence
 from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.names import SameNames, same_name_groups
 from hire.systems.path.reduced import ReducedGraph
+from tests.support import ranked_keys
 
 ENTITIES, RELATIONS = 7, 2
 TRIPLES = st.lists(
@@ -61,9 +64,12 @@ def test_what_the_graph_says_to_be_the_same() -> None:
     assert groups_of(names, [(0, 1, 1), (2, 1, 1), (0, 0, 3)], ["r", same]) == [names[:3]]
 
 
+@pytest.mark.parametrize("keys", [nullcontext, ranked_keys])
 @settings(max_examples=100, deadline=None)
 @given(TRIPLES, GROUPS)
-def test_facts_by_name_are_those_of_plain_loops(triples: list[tuple[int, int, int]], groups: list[int]) -> None:
+def test_facts_by_name_are_those_of_plain_loops(
+    keys: Callable[[], AbstractContextManager[None]], triples: list[tuple[int, int, int]], groups: list[int]
+) -> None:
     same = {
         (a, b) for a, b in product(range(ENTITIES), repeat=2) if a != b and groups[a] == groups[b] and groups[a] >= 0
     }
@@ -73,8 +79,17 @@ def test_facts_by_name_are_those_of_plain_loops(triples: list[tuple[int, int, in
         expected |= {(head, relation + RELATIONS, b) for a, b in same if a == tail and b != head}
     if not same:
         return
-    found = SameNames(np.array(groups), RELATIONS).twins(np.array(triples, np.int64).reshape(-1, 3))
+    with keys():
+        found = SameNames(np.array(groups), RELATIONS).twins(np.array(triples, np.int64).reshape(-1, 3))
     assert list(map(tuple, found.tolist())) == sorted(expected)
+
+
+def test_facts_by_name_are_told_apart_in_graphs_of_any_size() -> None:
+    many = 2**56  # relations: 8 * (2 * many + 1) * 16 entities is as good as 8 * 16 in 64 bits
+    names = SameNames(np.array([-1] * 5 + [0, 0] + [-1] * 9), many)
+    facts = np.array([[0, 8, 5], [8, 0, 5]])
+    assert names.twins(facts).tolist() == [[0, 8 + many, 6], [5, 2 * many, 6], [8, many, 6]]
+    assert names.gone_with(facts[1:]).tolist() == [[8, 0, 5], [8, many, 6]]
 
 
 def test_a_hidden_relation_hides_its_twin() -> None:
@@ -98,16 +113,21 @@ def test_a_hidden_relation_hides_its_twin() -> None:
     assert evidence.edge_features[:, -1].tolist() == pytest.approx([0, 0, 0, 1, 1, 0, 0, 0, 1, 1])
 
 
+@pytest.mark.parametrize("keys", [nullcontext, ranked_keys])
 @settings(max_examples=60, deadline=None)
 @given(TRIPLES.filter(len), GROUPS, st.data())
 def test_a_fact_is_removed_with_its_twins_as_from_a_graph_that_never_had_it(
-    triples: list[tuple[int, int, int]], groups: list[int], data: st.DataObject
+    keys: Callable[[], AbstractContextManager[None]],
+    triples: list[tuple[int, int, int]],
+    groups: list[int],
+    data: st.DataObject,
 ) -> None:
     if max(groups) < 0:
         return
     facts = np.array(sorted(set(triples)), np.int64)
     gone = data.draw(st.lists(st.sampled_from(facts.tolist()), min_size=1, max_size=3))
-    whole = EvidenceGraph(facts, ENTITIES, RELATIONS, groups=np.array(groups))
+    with keys():
+        whole = EvidenceGraph(facts, ENTITIES, RELATIONS, groups=np.array(groups))
     left = np.array([fact for fact in facts.tolist() if fact not in gone], np.int64).reshape(-1, 3)
     rest = EvidenceGraph(left, ENTITIES, RELATIONS, groups=np.array(groups))
 
@@ -115,7 +135,9 @@ def test_a_fact_is_removed_with_its_twins_as_from_a_graph_that_never_had_it(
         found = graph.leaving(np.arange(ENTITIES))
         return set(zip(found.owners.tolist(), graph.edge_types[found.ids], graph.targets[found.ids], strict=True))
 
-    assert edges(ReducedGraph(whole, np.array(gone))) == edges(rest)
+    with keys():
+        without = ReducedGraph(whole, np.array(gone))
+    assert edges(without) == edges(rest)
     twins = [edge for edge in edges(whole) - edges(rest) if RELATIONS <= edge[1] < 2 * RELATIONS]
     if twins:  # without a twin, the facts that it stands for are gone
         reduced = ReducedGraph(whole, np.array(twins[:1]))

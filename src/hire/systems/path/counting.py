@@ -12,6 +12,7 @@ from hire.data.graph import KnowledgeGraph
 from hire.data.types import Types
 from hire.util.arrays import FloatArray, IntArray, distinct, expand_rows, row_offsets
 from hire.util.compiled import compiled
+from hire.util.keys import Keying
 
 EDGES_AT_ONCE = 1 << 22  # bounds the memory of a block: about 100 bytes an edge
 EXACT = 256  # fan-outs up to this one are levels of their own
@@ -61,8 +62,9 @@ def count_block(
     """
     (first, end), (entity_count, edge_type_count) = nodes, sizes
     local = np.asarray(sources, np.int64) - first  # so that keys of huge graphs fit into 64 bits
-    keys = distinct((local * edge_type_count + edge_types) * entity_count + targets)
-    pairs, reached = np.divmod(keys, entity_count)
+    entries = local * edge_type_count + edge_types
+    keying, keys = Keying.of(entries, targets, (end - first) * edge_type_count, entity_count)
+    pairs, reached = keying.split(distinct(keys))
     pairs += first * edge_type_count
     firsts = np.flatnonzero(np.diff(pairs, prepend=-1))
     counts = np.diff(firsts, append=len(pairs))

@@ -16,6 +16,7 @@ from hire.systems.path.features import HEAD, TAIL, ReferenceEvidence
 from hire.systems.path.model import PathModel, PathState
 from hire.systems.path.walks import HOPS, Layer, TailInputs, Tails, Walks, walks
 from hire.util.arrays import IntArray, expand_rows, row_offsets
+from hire.util.keys import Keying
 
 PATHS_AT_ONCE = 20_000  # between two hubs, the walks with the largest gradients
 REMOVALS_AT_ONCE = 32  # bounds the memory of measuring many rules
@@ -93,17 +94,21 @@ def _fact_gradients(
 
     A fact may be walked in several hops and in both directions.
     """
-    keys = []
+    graph = evidence.graph
+    pairs, tails = [], []  # (head, relation), numbered, and tail
     ends = (*walked.nodes[1:], np.full(len(walked.reached), tail))
     for layer, before, after in zip(walked.layers, walked.nodes, ends, strict=True):
         edges = np.stack(
             [before[layer.sources.numpy()], layer.edge_types.numpy(), after[layer.targets.numpy()]], axis=1
         )
-        heads, relations, tails = _facts(evidence, edges).T
-        keys.append((heads * evidence.graph.relation_count + relations) * evidence.graph.entity_count + tails)
-    facts, positions = np.unique(np.concatenate(keys), return_inverse=True)
+        heads, relations, of_hop = _facts(evidence, edges).T
+        pairs.append(heads * graph.relation_count + relations)
+        tails.append(of_hop)
+    pair_count = graph.entity_count * graph.relation_count
+    _, keys = Keying.of(np.concatenate(pairs), np.concatenate(tails), pair_count, graph.entity_count)
+    facts, positions = np.unique(keys, return_inverse=True)
     sums = np.bincount(positions, np.concatenate(gradients), minlength=len(facts))
-    return np.split(positions, np.cumsum([len(of_hop) for of_hop in keys[:-1]])), sums
+    return np.split(positions, np.cumsum([len(of_hop) for of_hop in pairs[:-1]])), sums
 
 
 def _rules(paths: _Paths, gradients: Floats, most: int) -> list[tuple[EdgeTypes, list[Nodes]]]:

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hire.data.dataset import FewShotDataset
-from hire.data.facts import Facts
 from hire.data.graph import KnowledgeGraph
 from hire.data.types import Types
 from hire.systems.path.counting import FAN_OUTS, TypeShares, count_block, fan_out_levels, fan_outs_back
 from hire.systems.path.names import SameNames, same_name_groups
 from hire.systems.path.settings import EvidenceSettings
 from hire.util.arrays import FloatArray, IntArray, expand_rows, positions_in, row_offsets
+from hire.util.keys import Keying
 
 PAIRS_AT_ONCE = 1 << 22  # bounds the memory needed to count co-occurrences
 KEPT_HIDDEN = 64  # relations for which it is kept which edge types they hide
@@ -74,7 +74,6 @@ class EvidenceGraph:
         self.edge_type_count = 2 * relation_count
         self.types = types
         self.task_facts: IntArray = np.zeros((0, 3), np.int32)  # known facts besides the background graph
-        Facts.of(triples[:0], entity_count, self.edge_type_count)  # refuses more than keys can tell apart
         heads, relations, tails = np.asarray(triples, np.int64).T
         block = count_block(
             (0, entity_count),
@@ -285,7 +284,9 @@ class EvidenceGraph:
     def agreement(self) -> FloatArray:
         """How often two edge types link the same pairs, [edge types, edge types]: the cosine of their sets of pairs."""
         ids, owners = expand_rows(self.offsets, self._sample)
-        links = np.sort((owners * self.entity_count + self.targets[ids]) * self.edge_type_count + self.edge_types[ids])
+        pairs = owners * self.entity_count + self.targets[ids]
+        pair_count = len(self._sample) * self.entity_count
+        links = np.sort(Keying.of(pairs, self.edge_types[ids], pair_count, self.edge_type_count)[1])
         firsts = np.flatnonzero(np.diff(links // self.edge_type_count, prepend=-1))
         edge_types = (links % self.edge_type_count).astype(np.int32)
         together = _co_occurrences(np.append(firsts, len(links)), edge_types, self.edge_type_count)

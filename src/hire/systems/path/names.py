@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hire.data.facts import Facts
 from hire.data.graph import KnowledgeGraph
-from hire.util.arrays import IntArray, contains, distinct, expand_rows, row_offsets
+from hire.util.arrays import IntArray, expand_rows, row_offsets
 
 PREFIX = r"^.*[/#:]"  # of an id; what comes after it is a name
 IS_NAME = r"[^\W\d_]{3}"  # three letters in a row: numbers and short codes are no names
@@ -97,24 +98,26 @@ class SameNames:
         grouped = np.flatnonzero(groups >= 0)
         self._members = grouped[np.argsort(groups[grouped], kind="stable")]
         self._offsets = row_offsets(groups[self._members], int(groups.max()) + 1)
-        self.known: NDArray[np.int64] = np.zeros(0, np.int64)  # keys of known facts about such entities, sorted
+        self.known = self._set(np.zeros((0, 3), np.int64))  # known facts about such entities
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The groups and the known facts, as named arrays."""
-        return {
+        found = {
             "groups": self.groups,
             "group_members": self._members,
             "group_offsets": self._offsets,
-            "known": self.known,
+            "known": self.known.keys,
         }
+        return found if self.known.pairs is None else found | {"known_pairs": self.known.pairs}
 
     @classmethod
     def stored(cls, arrays: Mapping[str, NDArray[Any]], relation_count: int) -> SameNames:
         """The groups from their arrays."""
         found = cls.__new__(cls)
         found.relation_count = relation_count
-        found.groups, found.known = arrays["groups"], arrays["known"]
+        found.groups = arrays["groups"]
         found._members, found._offsets = arrays["group_members"], arrays["group_offsets"]
+        found.known = Facts(arrays["known"], len(found.groups), 2 * relation_count + 1, arrays.get("known_pairs"))
         return found
 
     def touching(self, triples: IntArray) -> NDArray[np.int64]:
@@ -129,12 +132,12 @@ class SameNames:
         the last relation, 2 * relation_count, links entities of a group.
         """
         triples = self.touching(triples)
-        self.known = distinct(self._key(triples))
+        self.known = self._set(triples)
         found = self._twins_of(triples)
         first = np.sort(self._members)
         owners, second = self._others(first)
         pairs = np.column_stack([first[owners], np.full(len(owners), 2 * self.relation_count), second])
-        return self._sorted(np.concatenate([found, pairs[pairs[:, 0] < pairs[:, 2]]]))
+        return self._set(np.concatenate([found, pairs[pairs[:, 0] < pairs[:, 2]]])).triples()
 
     def gone_with(self, facts: IntArray) -> NDArray[np.int64]:
         """All facts [n, 3] that are gone if some are, twins among both.
@@ -144,10 +147,11 @@ class SameNames:
         facts = np.asarray(facts, np.int64)
         sort = np.minimum(facts[:, 1] // self.relation_count, 2)
         _, behind = self._behind(facts[sort == 1])
-        known = self._sorted(np.concatenate([facts[sort == 0], behind]))
-        twins = self._sorted(self._twins_of(known))
+        gone = self._set(np.concatenate([facts[sort == 0], behind]))
+        known = gone.triples()
+        twins = self._set(self._twins_of(known)).triples()
         owners, reasons = self._behind(twins)
-        others = ~contains(distinct(self._key(known)), self._key(reasons))
+        others = ~gone.contain(*reasons.T)
         stays = np.bincount(owners[others], minlength=len(twins)) > 0
         return np.concatenate([known, twins[~stays], facts[sort == 2]])
 
@@ -162,7 +166,7 @@ class SameNames:
         facts = twins.copy()
         facts[:, 1] -= self.relation_count
         owners, found = self._replaced(facts)
-        known = contains(self.known, self._key(found))
+        known = self.known.contain(*found.T)
         return owners[known], found[known]
 
     def _replaced(self, triples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -184,11 +188,6 @@ class SameNames:
         apart = found != entities[owners]
         return owners[apart], found[apart]
 
-    def _key(self, triples: NDArray[np.int64]) -> NDArray[np.int64]:
-        heads, relations, tails = triples.T
-        return np.asarray((heads * (2 * self.relation_count + 1) + relations) * len(self.groups) + tails)
-
-    def _sorted(self, triples: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Each triple once, in order."""
-        rest, tails = np.divmod(distinct(self._key(triples)), len(self.groups))
-        return np.column_stack([*np.divmod(rest, 2 * self.relation_count + 1), tails])
+    def _set(self, triples: NDArray[np.int64]) -> Facts:
+        """Facts of the graph's relations, of their twins, or of "same name"."""
+        return Facts.of(triples, len(self.groups), 2 * self.relation_count + 1)
