@@ -33,7 +33,7 @@ from hire.util.tensors import load_tensors, on_device, save_tensors
 WEIGHTS = "last"  # the name of the tensor in the cache
 TASKS_AT_ONCE = 4
 LEAST_SPREAD = 1e-3  # of an input, relative to which its weight is kept near the prior
-TOLERANCE = 1e-5  # of the loss of a query
+TOLERANCE = 1e-6  # of the change of a weight, in standard deviations of its input, at which the fit is done
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class RefitSettings(Settings):
 
     tasks: Batch = 100  # at most; no more than there are relations and inverse ones
     queries: Batch = 4  # of a task
-    shots: tuple[Shots, ...] = (1,)  # references of a task: with one, the graph's habits matter most
+    shots: tuple[Shots, ...] = (1, 5)  # each task draws one of them
     candidates: Batch = 1_000  # of a task, from which negatives are drawn
-    prior: Scale = 4_000.0  # squared moves of the score, in standard deviations, that cost as much as a unit of loss
+    prior: Scale = 10_000.0  # of half the squared changes of weights, in standard deviations of their inputs
     least_tasks: Count = 20  # relations and inverse ones; with fewer, the weights stay as they are
-    most_facts: Count = 5_000_000  # likewise with more: to sort them by relation would take longer than a few seconds
-    steps: Count = 50  # of L-BFGS, at most
+    most_facts: Count = 2_000_000  # likewise with more, which would take too long to sort by relation
+    steps: Count = 100  # of L-BFGS, at most
 
 
 class LastPart:
@@ -68,9 +68,8 @@ class LastPart:
     def fitted(self, strength: float, steps: int) -> Tensor:
         """The change of the weights that has the least loss, [weights]."""
         change = torch.zeros_like(self.spread, requires_grad=True)
-        tolerance = TOLERANCE * len(self.scores)
         optimizer = torch.optim.LBFGS(
-            [change], max_iter=steps, tolerance_change=tolerance, line_search_fn="strong_wolfe"
+            [change], max_iter=steps, tolerance_change=TOLERANCE, line_search_fn="strong_wolfe"
         )
 
         def closure() -> Tensor:
