@@ -54,16 +54,20 @@ def test_the_fit_is_the_least_loss_and_its_prior_holds() -> None:
     inputs[:, 0, 2] += 1  # true tails have more of it
     stands_for = torch.randn(50, 9, generator=generator)
     stands_for[:, 8] = -1e4  # padding
-    part = LastPart(inputs, stands_for, torch.tensor([0.1, 0.2, -0.5, 0.0]))
-    change = part.fitted(5.0, 50) * part.spread
-    least = part.loss(change, 5.0)
-    assert least < part.loss(torch.zeros(4), 5.0) - 1 and change.argmax() == 2 and change[2] > 0.5
+    prior = torch.tensor([0.1, 0.2, -0.5, 0.0])
+    part = LastPart(inputs, stands_for, prior, 5.0)
+    change = part.fitted(20)
+    assert part.loss(change) < part.loss(torch.zeros(4)) - 1 and change.argmax() == 2 and change[2] > 0.5
     exact = change.clone().requires_grad_()
-    (slope,) = torch.autograd.grad(part.loss(exact, 5.0), exact)
+    (slope,) = torch.autograd.grad(part.loss(exact), exact)
     assert slope.abs().max() < 0.02  # it is convex: where it is flat, it is least
-    assert part.fitted(1e6, 50).abs().max() < 1e-3
-    elsewhere = LastPart(torch.where(stands_for[..., None] > -1e3, inputs, 7.0), stands_for, torch.zeros(4))
-    torch.testing.assert_close(elsewhere.spread, part.spread)  # padding says nothing
+    torch.testing.assert_close(part.slope(change), slope, atol=1e-3, rtol=0)
+    mass = torch.softmax(part.scores + part.inputs @ change, dim=1)
+    hessian = torch.autograd.functional.hessian(part.loss, change)  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(part.curvature(mass, prior), hessian @ prior, atol=1e-2, rtol=1e-3)
+    assert LastPart(inputs, stands_for, prior, 1e6).fitted(20).abs().max() < 1e-3
+    elsewhere = LastPart(torch.where(stands_for[..., None] > -1e3, inputs, 7.0), stands_for, prior, 5.0)
+    torch.testing.assert_close(elsewhere.fitted(20), change)  # padding says nothing
 
 
 def test_only_background_and_train_facts_are_looked_at(umls: FewShotDataset) -> None:

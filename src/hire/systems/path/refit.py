@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -33,7 +35,9 @@ from hire.util.tensors import load_tensors, on_device, save_tensors
 WEIGHTS = "last"  # the name of the tensor in the cache
 TASKS_AT_ONCE = 4
 LEAST_SPREAD = 1e-3  # of an input, relative to which its weight is kept near the prior
-TOLERANCE = 1e-6  # of the change of a weight, in standard deviations of its input, at which the fit is done
+LEAST_LOGIT = -1e3  # below it is padding
+TOLERANCE = 1e-4  # share of the slope that may be left
+INEXACT = 1e-2  # share of the slope that a step of Newton's method may leave
 
 
 @dataclass(frozen=True)
@@ -47,39 +51,77 @@ class RefitSettings(Settings):
     prior: Scale = 10_000.0  # of half the squared changes of weights, in standard deviations of their inputs
     least_tasks: Count = 20  # relations and inverse ones; with fewer, the weights stay as they are
     most_facts: Count = 2_000_000  # likewise with more, which would take too long to sort by relation
-    steps: Count = 100  # of L-BFGS, at most
+    steps: Count = 20  # of Newton's method, at most
 
 
 class LastPart:
-    """Queries of simulated tasks, by the inputs of the last part: a convex loss of the weights of that part."""
+    """Queries of simulated tasks, by the inputs of the last part: a convex loss of the weights of that part.
 
-    def __init__(self, inputs: Tensor, stands_for: Tensor, prior: Tensor) -> None:
-        self.inputs = inputs  # [queries, width, weights]; the first of each row is of the true tail
-        self.scores = inputs @ prior + stands_for  # [queries, width]: before
-        there = (stands_for > -1e3)[..., None]
+    A change of the weights is in standard deviations of their inputs.
+    """
+
+    def __init__(self, inputs: Tensor, stands_for: Tensor, prior: Tensor, strength: float) -> None:
+        self.strength = strength  # of the prior
+        self.scores = inputs @ prior + stands_for  # [queries, width]: before; the first of each row is the true tail
+        there = (stands_for > LEAST_LOGIT)[..., None]
         centred = (inputs - (inputs * there).sum(1, keepdim=True) / there.sum(1, keepdim=True)) * there
         self.spread = (centred.square().sum((0, 1)) / there.sum()).sqrt().clamp(min=LEAST_SPREAD)  # [weights]
+        self.inputs = inputs / self.spread  # [queries, width, weights]
 
-    def loss(self, change: Tensor, strength: float) -> Tensor:
-        """The loss of all queries after a change of the weights [weights], in standard deviations of their inputs."""
-        logits = self.scores + self.inputs @ (change / self.spread)
-        return -torch.log_softmax(logits, dim=1)[:, 0].sum() + strength / 2 * change.square().sum()
+    def loss(self, change: Tensor) -> Tensor:
+        """The loss of all queries after a change of the weights [weights], and the price of the change."""
+        logits = self.scores + self.inputs @ change
+        return -torch.log_softmax(logits, dim=1)[:, 0].sum() + self.strength / 2 * change.square().sum()
 
-    def fitted(self, strength: float, steps: int) -> Tensor:
-        """The change of the weights that has the least loss, [weights]."""
-        change = torch.zeros_like(self.spread, requires_grad=True)
-        optimizer = torch.optim.LBFGS(
-            [change], max_iter=steps, tolerance_change=TOLERANCE, line_search_fn="strong_wolfe"
-        )
+    def slope(self, change: Tensor) -> Tensor:
+        """The gradient of the loss, [weights]."""
+        wrong = torch.softmax(self.scores + self.inputs @ change, dim=1)
+        wrong[:, 0] -= 1
+        return self._weighted(wrong) + self.strength * change
 
-        def closure() -> Tensor:
-            optimizer.zero_grad()
-            loss = self.loss(change, strength)
-            loss.backward()  # type: ignore[no-untyped-call]
-            return loss
+    def curvature(self, mass: Tensor, change: Tensor) -> Tensor:
+        """The product of the loss's Hessian with a change, [weights], where the candidates have a mass."""
+        moved = self.inputs @ change
+        moved = mass * (moved - (mass * moved).sum(dim=1, keepdim=True))
+        return self._weighted(moved) + self.strength * change
 
-        optimizer.step(closure)  # type: ignore[no-untyped-call]
-        return (change / self.spread).detach()
+    def fitted(self, steps: int) -> Tensor:
+        """The change that has the least loss, by Newton's method with conjugate gradients, [weights].
+
+        An optimizer of PyTorch would do; but to import it takes longer than all of this.
+        """
+        change = torch.zeros_like(self.spread)
+        slope, loss = self.slope(change), self.loss(change)
+        least = TOLERANCE * slope.norm()
+        for _ in range(steps):
+            mass = torch.softmax(self.scores + self.inputs @ change, dim=1)
+            step = _solution(partial(self.curvature, mass), slope)
+            while self.loss(change - step) > loss and step.norm() > TOLERANCE:
+                step = step / 2
+            change = change - step
+            slope, loss = self.slope(change), self.loss(change)
+            if slope.norm() <= least:
+                break
+        return change
+
+    def _weighted(self, weights: Tensor) -> Tensor:
+        """The sum of all inputs, each with a weight [queries, width]."""
+        return weights.flatten() @ self.inputs.flatten(0, 1)
+
+
+def _solution(product: Callable[[Tensor], Tensor], wanted: Tensor) -> Tensor:
+    """The vector of which a positive definite product is the wanted one, nearly, by conjugate gradients."""
+    found, rest = torch.zeros_like(wanted), wanted
+    direction, left = rest, rest @ rest
+    for _ in range(len(wanted)):
+        ahead = product(direction)
+        length = left / (direction @ ahead)
+        found, rest = found + length * direction, rest - length * ahead
+        before, left = left, rest @ rest
+        if left <= INEXACT**2 * (wanted @ wanted):
+            break
+        direction = rest + left / before * direction
+    return found
 
 
 def refitted(
@@ -132,8 +174,8 @@ def _fitted(
             inputs.append(of_pairs.flatten(1).view(*batch.stands_for.shape, -1))
             stands_for.append(batch.stands_for)
     mean = prior.flatten() / len(prior)  # of the members' scores
-    part = LastPart(torch.cat(inputs), torch.cat(stands_for), mean)
-    return (prior + len(prior) * part.fitted(settings.prior, settings.steps).view_as(prior)).cpu()
+    part = LastPart(torch.cat(inputs), torch.cat(stands_for), mean, settings.prior)
+    return (prior + len(prior) * (part.fitted(settings.steps) / part.spread).view_as(prior)).cpu()
 
 
 def _cached(
