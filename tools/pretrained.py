@@ -42,7 +42,7 @@ from hire.systems.path.many import (
     with_graph,
 )
 from hire.systems.path.model import PathModel
-from hire.systems.path.pretrained import ABOUT, WEIGHTS
+from hire.systems.path.pretrained import ABOUT, WEIGHTS, on_graph
 from hire.systems.path.settings import PathSettings
 from hire.training.loop import STATE, Stage, train
 from hire.training.run import commit
@@ -122,7 +122,7 @@ def outcomes_of(
     for number, dataset in enumerate(datasets.values()):
         if min(len(task.pairs) for task in dataset.split("dev")) <= shots:
             continue
-        system = PathModel.restore(dataset, settings, network.tensors())
+        system = on_graph(dataset, settings, network.tensors())
         outcomes, _ = ask(TrainedModel(system, dataset), "dev", shots, 1, limit=HEADS)
         shift = 1_000_000 * number  # a relation of one graph is not one of another
         head_relations, query_relations = outcomes.head_relations + shift, outcomes.query_relations + shift
@@ -164,6 +164,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--split", default="dev", help="of the graph that is left out, or of all")
     parser.add_argument("--measure", action="store_true", help="only measure a network that was made before")
+    parser.add_argument("--calibrate", action="store_true", help="only calibrate such a network again, and measure it")
+    parser.add_argument("--as-it-is", action="store_true", help="measure it without fitting it to the graph")
     parser.add_argument("-o", "--output", type=Path, required=True)
     options = parser.parse_args()
     progress.show()
@@ -172,17 +174,22 @@ def main() -> None:
     datasets = {**large, "umls-one": open_dataset("umls-one"), **small_graphs(pykeen(options.pykeen))}
     left_out = {options.without: datasets.pop(options.without)} if options.without else {}
     measured_graphs = left_out or {name: datasets[name] for name in ("nell-one", "fb15k237-one", "umls-one")}
-    if not options.measure:
+    if not (options.measure or options.calibrate):
         settings = PathSettings()
         training = replace(settings.training, start="random", steps=options.steps, seed=options.seed)
         make(replace(settings, training=training), datasets, left_out, options.output)
     content = read_record(options.output / ABOUT, "make it anew")
     settings, tensors = from_plain(PathSettings, content["settings"]), load_tensors(options.output / WEIGHTS)
+    if options.calibrate:
+        network = PathModel.restore(next(iter(datasets.values())), settings, tensors)
+        fitted, errors = calibrations(network, datasets, left_out, settings)
+        content |= {"calibration": fitted, "calibration_error": errors}
     measured = {
-        name: metrics_of(PathModel.restore(dataset, settings, tensors), dataset, options.split)
+        name: metrics_of(on_graph(dataset, settings, tensors, refit=not options.as_it_is), dataset, options.split)
         for name, dataset in measured_graphs.items()
     }
-    content[f"{options.split}, {'unseen' if left_out else 'seen'}"] = measured
+    key = f"{options.split}, {'unseen' if left_out else 'seen'}"
+    content[f"{key}, as it is" if options.as_it_is else key] = measured
     write_record(options.output / ABOUT, content)
     print(json.dumps(measured, indent=1))
 

@@ -22,7 +22,9 @@ from hire.systems.path.readout import (
     Inputs,
     ReadOut,
     by_member,
+    hidden_units,
     of_each_member,
+    reached_inputs,
     read_out,
     side_by_side,
     staying,
@@ -143,10 +145,7 @@ class PathNetwork(nn.Module):
 
     def describe(self, weights: list[Tensor], tails: TailInputs) -> Described:
         """The part of the read-out that depends on the tail alone."""
-        channels = self.settings.profile_channels
-        profile = tails.features.new_zeros(len(tails.features), weights[HOPS].shape[1])
-        messages = weights[HOPS].index_select(0, tails.profile_edge_types) * tails.profile_counts[:, None]
-        profile = asinh(profile.index_add(0, tails.profile_owners, messages))
+        channels, profile = self.settings.profile_channels, self._profile(weights, tails)
         count, missing = len(profile), max(0, LEAST_ROWS - len(profile))
         profile, features = (F.pad(part, (0, 0, 0, missing)) for part in (profile, tails.features))
         of_profile, of_features = self.of_tails.weight[:, :channels], self.of_tails.weight[:, channels:]
@@ -169,10 +168,51 @@ class PathNetwork(nn.Module):
         edge_mask holds a factor [edges] for the edges of each hop; without it, all edges count fully.
         """
         own = self._weights()
-        state = self._two_hops(own, weights, walks, edge_mask)
-        arrived = self._pass(own.hops[-1], HOPS - 1, state, weights, walks, len(walks.reached), edge_mask)
-        factors = self._lessening(degrees.index_select(0, walks.tails[walks.reached]))
-        return read_out(own.readout, described, walks, arrived, factors, state)
+        return read_out(own.readout, described, walks, *self._three_hops(own, weights, degrees, walks, edge_mask))
+
+    @property
+    def last_weights(self) -> Tensor:
+        """The weights of all that a score is linear in, [members, inputs]; they can be set."""
+        return torch.cat([part.weight[..., 0] for part in self._last_parts], dim=1)
+
+    @last_weights.setter
+    def last_weights(self, weights: Tensor) -> None:
+        sizes = [part.weight.shape[1] for part in self._last_parts]
+        for part, own in zip(self._last_parts, torch.split(weights, sizes, dim=1), strict=True):
+            part.weight.data[..., 0] = own
+        self._kept_weights = self._kept_tiled = None
+
+    @torch.no_grad()
+    def last_inputs(self, weights: list[Tensor], tails: TailInputs, walks: Walks) -> Tensor:
+        """All that the score of a pair is linear in, in the order of `last_weights`, [pairs, members, inputs]."""
+        own, members = self._weights(), self.settings.members
+        arrived, factors, state = self._three_hops(own, weights, tails.features[:, DEGREE], walks)
+        both, stayed = reached_inputs(arrived, factors, members), staying(state, walks.kept[-1])
+        last = torch.einsum("rmi,mio->rmo", both, self.updates[-1].get_parameter("weight"))
+        hidden = hidden_units(own.readout, self.describe(weights, tails).units, walks, both.flatten(1), stayed)
+        of_reached = torch.cat([last, by_member(stayed, members)], dim=2)
+        of_pairs = of_reached.new_zeros(len(walks.pairs), *of_reached.shape[1:])
+        profile, features = by_member(self._profile(weights, tails), members), tails.features[:, None]
+        of_tails = torch.cat([profile, features.expand(-1, members, -1)], dim=2)
+        return torch.cat(
+            [
+                of_tails.index_select(0, walks.tails),
+                of_pairs.index_add(0, walks.reached, of_reached),
+                walks.pairs[:, None].expand(-1, members, -1),
+                hidden,
+            ],
+            dim=2,
+        )
+
+    @property
+    def _last_parts(self) -> tuple[MemberLinear, MemberLinear, MemberLinear]:
+        return self.of_tails, self.of_pairs, self.last
+
+    def _profile(self, weights: list[Tensor], tails: TailInputs) -> Tensor:
+        """What the edge types at each tail say, [tails, members * channels of profiles]."""
+        profile = tails.features.new_zeros(len(tails.features), weights[HOPS].shape[1])
+        messages = weights[HOPS].index_select(0, tails.profile_edge_types) * tails.profile_counts[:, None]
+        return asinh(profile.index_add(0, tails.profile_owners, messages))
 
     def tiled(self, described: Described, degrees: Tensor) -> TiledTails:
         """The result of `describe` for tails that will be asked about often, and their degrees."""
@@ -214,6 +254,19 @@ class PathNetwork(nn.Module):
     def _lessening(self, degrees: Tensor) -> Tensor:
         """The factors by which what arrives is lessened, for nodes of given degrees."""
         return 1 / (1 + self.settings.degree_scale * degrees)
+
+    def _three_hops(
+        self,
+        own: Weights,
+        weights: list[Tensor],
+        degrees: Tensor,
+        walks: Walks,
+        edge_mask: Sequence[Tensor] | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The inputs of `read_out`: what arrives at reached pairs, by how much it is lessened, the state before."""
+        state = self._two_hops(own, weights, walks, edge_mask)
+        arrived = self._pass(own.hops[-1], HOPS - 1, state, weights, walks, len(walks.reached), edge_mask)
+        return arrived, self._lessening(degrees.index_select(0, walks.tails[walks.reached])), state
 
     def _two_hops(
         self, own: Weights, weights: list[Tensor], walks: Walks, edge_mask: Sequence[Tensor] | None = None

@@ -65,6 +65,21 @@ def staying(state: Tensor, kept: Tensor) -> Tensor:
     return F.pad(state, (0, 0, 0, 1)).index_select(0, kept)
 
 
+def reached_inputs(arrived: Tensor, factors: Tensor, members: int) -> Tensor:
+    """What arrives at reached pairs, and the same lessened for high degrees, [reached, members, 2 * channels]."""
+    parts = by_member(arrived, members)
+    return torch.cat([parts, parts * factors[:, None, None]], dim=2)
+
+
+def hidden_units(weights: ReadOut, of_tails: Tensor, walks: Walks, both: Tensor, stayed: Tensor) -> Tensor:
+    """The units of the hidden layer for each pair, [pairs, members, width], from the first layer's part for tails."""
+    members, dropout = len(weights.hidden), weights.dropout
+    units = _first_layer(weights.units, of_tails, walks, both, stayed)
+    hidden = F.dropout(F.gelu(units), dropout, dropout > 0)
+    hidden = torch.addmm(weights.hidden_bias.flatten(), hidden, of_each_member(weights.hidden))
+    return by_member(F.dropout(F.gelu(hidden), dropout, dropout > 0), members)
+
+
 def read_out(
     weights: ReadOut, described: Described, walks: Walks, arrived: Tensor, factors: Tensor, state: Tensor
 ) -> Tensor:
@@ -73,17 +88,15 @@ def read_out(
     arrived are the messages of the last hop at reached pairs [reached, members * channels], factors [reached] lessen
     them for the degrees of the tails; state is that of the layer before.
     """
-    members, dropout = len(weights.hidden), weights.dropout
-    parts = by_member(arrived, members)
-    both = torch.cat([parts, parts * factors[:, None, None]], dim=2).flatten(1)  # [reached, members * 2 * channels]
+    both = reached_inputs(arrived, factors, len(weights.hidden)).flatten(1)  # [reached, members * 2 * channels]
     stayed = staying(state, walks.kept[-1])
-    linear, units = (
-        torch.addmm(of_tails.index_select(0, walks.tails), walks.pairs, side_by_side(own.of_features)).index_add(
-            0, walks.reached, both @ of_each_member(own.of_arrived) + stayed @ of_each_member(own.of_state)
-        )
-        for of_tails, own in ((described.linear, weights.linear), (described.units, weights.units))
-    )
-    hidden = F.dropout(F.gelu(units), dropout, dropout > 0)
-    hidden = torch.addmm(weights.hidden_bias.flatten(), hidden, of_each_member(weights.hidden))
-    hidden = by_member(F.dropout(F.gelu(hidden), dropout, dropout > 0), members)
+    linear = _first_layer(weights.linear, described.linear, walks, both, stayed)
+    hidden = hidden_units(weights, described.units, walks, both, stayed)
     return (linear + (hidden * weights.last).sum(dim=-1) + weights.last_bias).T
+
+
+def _first_layer(own: Inputs, of_tails: Tensor, walks: Walks, both: Tensor, stayed: Tensor) -> Tensor:
+    """Some outputs of the first layer, [pairs, members * outputs]."""
+    of_pairs = torch.addmm(of_tails.index_select(0, walks.tails), walks.pairs, side_by_side(own.of_features))
+    of_reached = both @ of_each_member(own.of_arrived) + stayed @ of_each_member(own.of_state)
+    return of_pairs.index_add(0, walks.reached, of_reached)

@@ -16,8 +16,10 @@ from hire.data.dataset import FewShotDataset
 from hire.errors import HireError
 from hire.systems.path.model import PathModel
 from hire.systems.path.network import PathNetwork
+from hire.systems.path.refit import refitted
 from hire.systems.path.settings import PathSettings
 from hire.util.checksums import read_record
+from hire.util.processes import told_tensors
 from hire.util.settings import from_plain
 from hire.util.tensors import load_tensors, recorded_checksum
 
@@ -41,10 +43,26 @@ def _tensors() -> dict[str, Tensor]:
             raise HireError(error.problems[0].message, file=path, remedy=INSTALL_AGAIN) from error
 
 
-def pretrained(dataset: FewShotDataset, device: torch.device | str = "cpu") -> PathModel:
-    """The pre-trained path network over a dataset's facts."""
-    settings = from_plain(PathSettings, about()["settings"])
-    return PathModel.restore(dataset, settings, _tensors(), device)
+def pretrained(dataset: FewShotDataset, device: torch.device | str = "cpu", *, refit: bool = True) -> PathModel:
+    """The pre-trained path network over a dataset's facts, fitted to them unless it is to stay as it ships."""
+    return on_graph(dataset, from_plain(PathSettings, about()["settings"]), _tensors(), device, refit=refit)
+
+
+def on_graph(
+    dataset: FewShotDataset,
+    settings: PathSettings,
+    tensors: dict[str, Tensor],
+    device: torch.device | str = "cpu",
+    *,
+    refit: bool = True,
+) -> PathModel:
+    """A path network that was trained on other graphs, over a dataset's facts; where it can be, fitted to them."""
+    system = PathModel.restore(dataset, settings, tensors, device)
+    if refit:
+        fitted, _ = told_tensors(lambda: (refitted(system.network, dataset, system.graph, settings.training), {}))
+        for weights in fitted.values():
+            system.network.last_weights = weights.to(system.device)
+    return system
 
 
 def load_pretrained(network: PathNetwork) -> None:
