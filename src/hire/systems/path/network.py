@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from hire.systems.path.counting import FAN_OUTS
 from hire.systems.path.features import EDGE_FEATURES, ENTITY_FEATURES, FEATURE, TASK_FEATURES
-from hire.systems.path.messages import add_messages, asinh, pass_messages
+from hire.systems.path.messages import add_messages, add_profiles, asinh, pass_messages
 from hire.systems.path.readout import (
     Described,
     Inputs,
@@ -144,9 +144,8 @@ class PathNetwork(nn.Module):
     def describe(self, weights: list[Tensor], tails: TailInputs) -> Described:
         """The part of the read-out that depends on the tail alone."""
         channels = self.settings.profile_channels
-        profile = tails.features.new_zeros(len(tails.features), weights[HOPS].shape[1])
-        messages = weights[HOPS].index_select(0, tails.profile_edge_types) * tails.profile_counts[:, None]
-        profile = asinh(profile.index_add(0, tails.profile_owners, messages))
+        entries = tails.profile_owners, tails.profile_edge_types, tails.profile_counts
+        profile = asinh(add_profiles(weights[HOPS], *entries, len(tails.features)))
         count, missing = len(profile), max(0, LEAST_ROWS - len(profile))
         profile, features = (F.pad(part, (0, 0, 0, missing)) for part in (profile, tails.features))
         of_profile, of_features = self.of_tails.weight[:, :channels], self.of_tails.weight[:, channels:]
@@ -176,7 +175,7 @@ class PathNetwork(nn.Module):
 
     def tiled(self, described: Described, degrees: Tensor) -> TiledTails:
         """The result of `describe` for tails that will be asked about often, and their degrees."""
-        return TiledTails.of(self._tiled_weights()[1], described, self._lessening(degrees))
+        return TiledTails.of(described, self.settings.members, self._lessening(degrees))
 
     def mean_scores(self, weights: list[Tensor], tails: TiledTails, walks: Walks) -> Tensor:
         """The mean of the members' scores for one head and all tails, [tails]; without gradients, on a CPU."""
