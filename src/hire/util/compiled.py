@@ -24,6 +24,11 @@ def compiled_in_any_order(function: Callable[P, R]) -> Callable[P, R]:
     return _compiled(function, {"contract", "reassoc", "nsz"})
 
 
+def compiled_as_written(function: Callable[P, R]) -> Callable[P, R]:
+    """The same, and every product and every sum is rounded, as PyTorch's operations are."""
+    return _compiled(function, set())
+
+
 def _compiled(function: Callable[P, R], freedoms: set[str]) -> Callable[P, R]:
     made: Callable[P, R]
     try:

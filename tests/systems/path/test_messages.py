@@ -6,7 +6,7 @@ import torch
 
 from hire.systems.path import kernels
 from hire.systems.path.counting import FAN_OUTS, LEVELS, fan_out_levels
-from hire.systems.path.messages import asinh, pass_messages
+from hire.systems.path.messages import add_profiles, asinh, pass_messages
 from hire.systems.path.walks import Layer
 
 SOURCES, TARGETS, TYPES, CHANNELS = 7, 9, 5, 12
@@ -50,6 +50,21 @@ def test_messages_are_those_of_a_loop_over_edges() -> None:
         expected[target] += states[source] * carried
     arrived = pass_messages(given[0], given[1], given[2], given[3], layer, TARGETS)
     np.testing.assert_allclose(arrived.detach().numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("entries", [0, 1, 200])
+def test_profiles_and_their_gradients_have_the_bits_of_plain_tensor_operations(entries: int) -> None:
+    torch.manual_seed(entries)
+    weights, weigh = torch.randn(TYPES, CHANNELS, requires_grad=True), torch.randn(TARGETS, CHANNELS)
+    owners, edge_types = torch.randint(TARGETS, (entries,)), torch.randint(TYPES, (entries,))
+    counts = torch.rand(entries)
+    plain = weights.new_zeros(TARGETS, CHANNELS).index_add(
+        0, owners, weights.index_select(0, edge_types) * counts[:, None]
+    )
+    found = add_profiles(weights, owners, edge_types, counts, TARGETS)
+    assert torch.equal(found, plain)
+    ours, theirs = (torch.autograd.grad((of * weigh).sum(), weights)[0] for of in (found, plain))
+    assert torch.equal(ours, theirs)
 
 
 def test_asinh_and_its_gradient() -> None:

@@ -73,15 +73,40 @@ def test_tails_that_nothing_tells_apart_are_computed_once(umls: FewShotDataset) 
     with torch.no_grad():
         asked = model._asked(state, entities)
     assert asked.tiled is not None
-    assert len(asked.tiled.units) == len(set(asked.tiled.kinds.tolist())) <= 136  # all without a fact are of one kind
-    assert len(set(asked.tiled.kinds[135:].tolist())) == 1
+    kinds = asked.tiled.kinds
+    assert asked.tiled.units.shape[1] == len(set(kinds.tolist())) <= 136  # all without a fact are of one kind
+    assert len(set(kinds[135:].tolist())) == 1
     # Each tail asked about alone has the score that it has among the others.
     together = model.score(state, pairs[3:4, 0], entities)[0]
     alone = torch.cat([model.score(state, pairs[3:4, 0], entities[i : i + 1])[0] for i in range(0, len(entities), 7)])
     torch.testing.assert_close(alone, together[::7], atol=1e-5, rtol=1e-5)
 
 
+def test_the_score_of_an_unlinked_kind_is_kept_for_all_heads(umls: FewShotDataset) -> None:
+    graph, pairs = graph_of(umls), np.asarray(umls.split("dev")[0].pairs)
+    model = PathModel(network_of(PathModelSettings(channels=4, edge_width=8, readout_width=8)), graph)
+    state, entities = model.adapt(Support(pairs[:3])), np.arange(graph.entity_count)
+    first, again = (model.score(state, pairs[3:4, 0], entities)[0] for _ in range(2))
+    assert torch.equal(first, again)
+    tiled = state.blocks.get(entities, lambda _: pytest.fail("not kept")).tiled
+    assert tiled is not None
+    without_facts = tiled.kinds[-1]
+    assert np.flatnonzero(~np.isnan(tiled.unlinked)).tolist() == [without_facts]  # all others are linked
+    assert tiled.unlinked[without_facts] == first[-1]
+    tiled.unlinked[without_facts] = 7  # what is kept is not computed again
+    other = model.score(state, pairs[4:5, 0], entities)[0]
+    assert (other[135:] == 7).all() and not (other[:135] == 7).any()
+
+
 def test_rows_are_equal_if_all_their_bits_are() -> None:
-    rows = np.array([[1, 2], [0, 1], [1, 2], [1, 3], [0, 1]], np.float32)
-    firsts, kinds = _equal_rows(rows)
-    assert firsts.tolist() == [0, 1, 3] and kinds.tolist() == [0, 1, 0, 2, 1]
+    rows = np.array([[1, 2], [0, 1], [1, 2], [1, 3], [0, 1], [1, 2], [-0.0, 1]], np.float32)
+    firsts, kinds = _equal_rows(rows, np.array([0, 0, 0, 0, 0, 4, 0], np.float32))
+    assert firsts.tolist() == [0, 1, 3, 5, 6] and kinds.tolist() == [0, 1, 0, 2, 1, 3, 4]
+
+
+def test_sets_of_equal_rows_are_those_of_a_dictionary() -> None:
+    rows = np.random.default_rng(0).integers(0, 3, (2_000, 5)).astype(np.float32)
+    firsts, kinds = _equal_rows(rows, rows[:, 0].copy())
+    numbers: dict[bytes, int] = {}
+    assert kinds.tolist() == [numbers.setdefault(row.tobytes(), len(numbers)) for row in rows]
+    assert firsts.tolist() == [kinds.tolist().index(kind) for kind in range(len(numbers))]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hire.util.arrays import FloatArray, IntArray
-from hire.util.compiled import compiled
+from hire.util.compiled import compiled, compiled_as_written
 
 Flags = NDArray[np.bool_]
 
@@ -65,6 +65,17 @@ def pass_gradients(
             of_weights[edge_type, c] += of_carried * thinned
             of_at_source[near, c] += of_carried * weight * at_target[far, c]
             of_at_target[far, c] += of_carried * weight * at_source[near, c]
+
+
+@compiled_as_written
+def add_profiles(
+    weights: FloatArray, owners: IntArray, edge_types: IntArray, counts: FloatArray, found: FloatArray
+) -> None:
+    """Add up the weights of edge types, times how often each occurs, for the owner of each entry."""
+    for entry in range(len(owners)):
+        owner, edge_type, count = owners[entry], edge_types[entry], counts[entry]
+        for c in range(weights.shape[1]):
+            found[owner, c] += weights[edge_type, c] * count
 
 
 @compiled

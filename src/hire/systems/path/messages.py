@@ -50,6 +50,26 @@ def add_messages(tensors: Sequence[Tensor], layer: Layer, arrived: FloatArray) -
     kernels.pass_messages(states, weights, at_source, at_target, *_arrays(layer), arrived)
 
 
+def add_profiles(weights: Tensor, owners: Tensor, edge_types: Tensor, counts: Tensor, owner_count: int) -> Tensor:
+    """The sum over the entries of each owner's profile, [owners, channels]: the edge type's weight times its count.
+
+    weights are [edge types, channels].
+    """
+    if weights.device.type == "cpu":
+        inputs = (weights.contiguous(), owners, edge_types, counts, owner_count)
+        found: Tensor = _AddProfiles.apply(*inputs)  # type: ignore[no-untyped-call]
+        return found
+    added = weights.index_select(0, edge_types) * counts[:, None]
+    return weights.new_zeros(owner_count, weights.shape[1]).index_add(0, owners, added)
+
+
+def _added_profiles(weights: Tensor, owners: Tensor, edge_types: Tensor, counts: Tensor, owner_count: int) -> Tensor:
+    found = torch.zeros(owner_count, weights.shape[1])
+    entries = owners.numpy(), edge_types.numpy(), counts.numpy()
+    kernels.add_profiles(weights.detach().numpy(), *entries, found.numpy())
+    return found
+
+
 def asinh(values: Tensor) -> Tensor:
     """The inverse hyperbolic sine."""
     if values.device.type != "cpu":
@@ -74,6 +94,22 @@ class _Asinh(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         (values,) = ctx.saved_tensors
         return gradients[0] * torch.rsqrt(values * values + 1)
+
+
+class _AddProfiles(torch.autograd.Function):
+    """The same on a CPU, in one loop over the entries; PyTorch's own takes a call for each."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        weights, owners, edge_types, counts, owner_count = inputs
+        ctx.edge_type_count, ctx.entries = len(weights), (owners, edge_types, counts)
+        return _added_profiles(weights, owners, edge_types, counts, owner_count)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        owners, edge_types, counts = ctx.entries
+        of_weights = _added_profiles(gradients[0].contiguous(), edge_types, owners, counts, ctx.edge_type_count)
+        return of_weights, None, None, None, None
 
 
 class _PassMessages(torch.autograd.Function):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from hire.systems.path.counting import FAN_OUTS
 from hire.systems.path.features import EDGE_FEATURES, ENTITY_FEATURES, FEATURE, TASK_FEATURES
-from hire.systems.path.messages import add_messages, asinh, pass_messages
+from hire.systems.path.messages import add_messages, add_profiles, asinh, pass_messages
 from hire.systems.path.readout import (
     Described,
     Inputs,
@@ -210,13 +210,12 @@ class PathNetwork(nn.Module):
 
     def _profile(self, weights: list[Tensor], tails: TailInputs) -> Tensor:
         """What the edge types at each tail say, [tails, members * channels of profiles]."""
-        profile = tails.features.new_zeros(len(tails.features), weights[HOPS].shape[1])
-        messages = weights[HOPS].index_select(0, tails.profile_edge_types) * tails.profile_counts[:, None]
-        return asinh(profile.index_add(0, tails.profile_owners, messages))
+        entries = tails.profile_owners, tails.profile_edge_types, tails.profile_counts
+        return asinh(add_profiles(weights[HOPS], *entries, len(tails.features)))
 
     def tiled(self, described: Described, degrees: Tensor) -> TiledTails:
         """The result of `describe` for tails that will be asked about often, and their degrees."""
-        return TiledTails.of(self._tiled_weights()[1], described, self._lessening(degrees))
+        return TiledTails.of(described, self.settings.members, self._lessening(degrees))
 
     def mean_scores(self, weights: list[Tensor], tails: TiledTails, walks: Walks) -> Tensor:
         """The mean of the members' scores for one head and all tails, [tails]; without gradients, on a CPU."""

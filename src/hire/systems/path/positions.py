@@ -1,4 +1,4 @@
-"""Positions of some nodes among one another, in a hash table: its size does not depend on that of the graph."""
+"""Positions of some nodes among one another, in a table whose size does not depend on that of a large graph."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ SPREADING = 0x1E3779B97F4A7C15  # an odd number, so that neighboring ids are far
 
 
 class Positions(NamedTuple):
-    """Distinct nodes by position."""
+    """Distinct nodes by position, in a hash table; or in an array of all nodes, where that is no larger."""
 
-    keys: NDArray[np.int32]  # [slots]: a node, at the first free slot from where it belongs, or -1
-    values: NDArray[np.int32]  # [slots]: its position
+    keys: NDArray[np.int32]  # [slots]: a node, at the first free slot from where it belongs, or -1; none in an array
+    values: NDArray[np.int32]  # [slots or nodes]: its position, or -1
 
     @classmethod
-    def of(cls, nodes: IntArray) -> tuple[Positions, NDArray[np.int32], int]:
-        """A table of nodes in the order of their first occurrences; the position of each, and how many differ."""
+    def of(cls, nodes: IntArray, node_count: int) -> tuple[Positions, NDArray[np.int32], int]:
+        """A table of nodes in the order of their first occurrences; the position of each, and how many differ.
+
+        There are `node_count` nodes in the graph.
+        """
         slots = 1 << (2 * len(nodes)).bit_length()
-        table = cls(np.full(slots, -1, np.int32), np.empty(slots, np.int32))
+        keys = 0 if node_count <= 2 * slots else slots
+        table = cls(np.full(keys, -1, np.int32), np.full(keys or node_count, -1, np.int32))
         positions = np.empty(len(nodes), np.int32)
         return table, positions, _number(table, np.ascontiguousarray(nodes, np.int64), positions)
 
@@ -37,6 +41,8 @@ class Positions(NamedTuple):
 @compiled
 def _slot(table: Positions, node: int) -> int:
     """Where a node is in a table, or would be."""
+    if len(table.keys) == 0:
+        return node
     last = len(table.keys) - 1
     slot = ((node * SPREADING) >> 24) & last
     while table.keys[slot] >= 0 and table.keys[slot] != node:
@@ -47,8 +53,8 @@ def _slot(table: Positions, node: int) -> int:
 @compiled
 def position_of(table: Positions, node: int) -> int:
     """The position of a node in a table, or -1."""
-    slot = _slot(table, node)
-    return table.values[slot] if table.keys[slot] >= 0 else -1
+    position: int = table.values[_slot(table, node)]
+    return position
 
 
 @compiled
@@ -56,8 +62,10 @@ def _number(table: Positions, nodes: IntArray, positions: IntArray) -> int:
     count = 0
     for i in range(len(nodes)):
         slot = _slot(table, nodes[i])
-        if table.keys[slot] < 0:
-            table.keys[slot], table.values[slot] = nodes[i], count
+        if table.values[slot] < 0:
+            table.values[slot] = count
+            if len(table.keys):
+                table.keys[slot] = nodes[i]
             count += 1
         positions[i] = table.values[slot]
     return count

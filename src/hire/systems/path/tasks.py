@@ -159,7 +159,7 @@ class PathTasks:
     def _difficulty(self, evidence: ReferenceEvidence, heads: IntArray, pool: IntArray) -> NDArray[np.float64]:
         """How hard each candidate may be to tell from a true tail, [queries, pool]."""
         graph = self.graph
-        position, _, _ = Positions.of(pool)  # which is sorted and distinct: as it is
+        position, _, _ = Positions.of(pool, graph.entity_count)  # which is sorted and distinct: as it is
         once, twice = np.zeros((2, len(heads), len(pool)), np.int32)
         near = graph.leaving(np.asarray(heads), evidence.hidden)
         nodes = graph.targets[near.ids]

@@ -1,8 +1,9 @@
-"""The inner loops of tiles: what arrives at pairs, and products of small matrices; `tiles` says what they mean."""
+"""The inner loops of tiles: what arrives at pairs, products of small matrices, rows that are equal; see `tiles`."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hire.systems.path import kernels
 from hire.util.arrays import FloatArray, IntArray
@@ -92,17 +93,21 @@ def add_row_product(weights: FloatArray, inputs: FloatArray, count: int, total: 
 
 
 @compiled
-def gather(units: FloatArray, kinds: IntArray, member: int, found: FloatArray) -> None:
-    """Copy a member's units of some kinds [LANES] into a tile [units, LANES]: eight at once wait for memory once."""
+def gather(rows: FloatArray, chosen: IntArray, found: FloatArray) -> None:
+    """Copy chosen rows [LANES] into the columns of a tile [width, LANES]: eight at once wait for memory once."""
     for lane in range(0, LANES, 8):
-        of_0, of_1 = units[kinds[lane], member], units[kinds[lane + 1], member]
-        of_2, of_3 = units[kinds[lane + 2], member], units[kinds[lane + 3], member]
-        of_4, of_5 = units[kinds[lane + 4], member], units[kinds[lane + 5], member]
-        of_6, of_7 = units[kinds[lane + 6], member], units[kinds[lane + 7], member]
-        for unit in range(len(found)):
-            row = found[unit]
-            row[lane], row[lane + 1], row[lane + 2], row[lane + 3] = of_0[unit], of_1[unit], of_2[unit], of_3[unit]
-            row[lane + 4], row[lane + 5], row[lane + 6], row[lane + 7] = of_4[unit], of_5[unit], of_6[unit], of_7[unit]
+        of_0, of_1, of_2, of_3 = (
+            rows[chosen[lane]],
+            rows[chosen[lane + 1]],
+            rows[chosen[lane + 2]],
+            rows[chosen[lane + 3]],
+        )
+        of_4, of_5 = rows[chosen[lane + 4]], rows[chosen[lane + 5]]
+        of_6, of_7 = rows[chosen[lane + 6]], rows[chosen[lane + 7]]
+        for i in range(len(found)):
+            row = found[i]
+            row[lane], row[lane + 1], row[lane + 2], row[lane + 3] = of_0[i], of_1[i], of_2[i], of_3[i]
+            row[lane + 4], row[lane + 5], row[lane + 6], row[lane + 7] = of_4[i], of_5[i], of_6[i], of_7[i]
 
 
 @compiled
@@ -111,3 +116,37 @@ def compress(summed: FloatArray, message_scale: np.float32, arrived: FloatArray,
     for i in range(len(summed)):
         summed[i] *= message_scale
     kernels.asinh(summed, arrived, exponents)
+
+
+@compiled
+def number_rows(
+    rows: NDArray[np.uint32],
+    last: NDArray[np.uint32],
+    keys: NDArray[np.uint64],
+    table: IntArray,
+    firsts: IntArray,
+    kinds: IntArray,
+) -> int:
+    """Number the sets of equal rows in the order of their firsts; returns how many there are.
+
+    `table` takes each set at its hash, a sum of products with random `keys`, or at the next place that is free.
+    """
+    found, width = 0, rows.shape[1]
+    for row in range(len(rows)):
+        mixed = np.uint64(last[row]) * keys[width]
+        for column in range(width):
+            mixed += np.uint64(rows[row, column]) * keys[column]
+        place = np.int64(mixed >> np.uint64(32)) & (len(table) - 1)
+        while table[place] >= 0:
+            other = firsts[table[place]]
+            same = last[other] == last[row]
+            for column in range(width):
+                same &= rows[other, column] == rows[row, column]
+            if same:
+                break
+            place = (place + 1) & (len(table) - 1)
+        if table[place] < 0:
+            table[place], firsts[found] = found, row
+            found += 1
+        kinds[row] = table[place]
+    return found

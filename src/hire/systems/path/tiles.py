@@ -26,6 +26,7 @@ from hire.systems.path.tile_kernels import (
     compress,
     gather,
     normalize,
+    number_rows,
 )
 from hire.systems.path.walks import Walks
 from hire.util.arrays import FloatArray, IntArray
@@ -70,22 +71,19 @@ class TiledTails(NamedTuple):
 
     kinds: NDArray[np.int32]  # [tails]
     factors: FloatArray  # [tails]: by which what arrives is lessened for the tail's degree
-    units: FloatArray  # [kinds, members, units]
+    units: FloatArray  # [members, kinds, units]
     linear: FloatArray  # [kinds]: to the sum of the members' scores
-    unlinked: FloatArray  # [kinds]: the score of a tail that nothing links to the head; none if it is not known yet
+    unlinked: FloatArray  # [kinds]: the score of a tail that nothing links to the head; NaN until it is computed
 
     @classmethod
-    def of(cls, weights: TiledWeights, described: Described, factors: Tensor) -> TiledTails:
+    def of(cls, described: Described, members: int, factors: Tensor) -> TiledTails:
         """Some tails as described."""
-        rows = torch.cat([described.units, described.linear.sum(dim=1, keepdim=True)], dim=1).numpy()
-        firsts, kinds = _equal_rows(rows)
-        units = by_member(torch.from_numpy(rows[firsts, :-1]), len(weights.hidden))
-        linear, nothing = rows[firsts, -1].copy(), np.zeros(0, np.float32)
-        found = cls(kinds, factors.numpy(), _padded(units, 2).numpy(), linear, nothing)
-        each = found._replace(kinds=np.arange(len(firsts), dtype=np.int32))
-        channels = len(weights.hidden) * weights.channel_rows
-        features = np.zeros((len(firsts), weights.feature_rows), np.float32)
-        return found._replace(unlinked=unreached_scores(weights, each, features, channels))
+        linear = described.linear.sum(dim=1)
+        firsts, kinds = _equal_rows(described.units.numpy(), linear.numpy())
+        chosen = torch.from_numpy(firsts)
+        units = _padded(by_member(described.units[chosen], members).transpose(0, 1), 2)
+        unlinked = np.full(len(firsts), np.nan, np.float32)
+        return cls(kinds, factors.numpy(), units.numpy(), linear[chosen].numpy(), unlinked)
 
 
 class TiledHop(NamedTuple):
@@ -140,27 +138,17 @@ def _up(count: int, multiple: int = UNROLLED) -> int:
     return -(-count // multiple) * multiple
 
 
-def _equal_rows(rows: FloatArray) -> tuple[IntArray, NDArray[np.int32]]:
-    """The first of each set of rows that are equal, bit for bit, and for each row the index of its set."""
-    keys = np.empty(len(rows), np.uint64)
-    _hash_rows(rows.view(np.uint32), keys)
-    _, firsts, kinds = np.unique(keys, return_index=True, return_inverse=True)
-    order = np.argsort(firsts)  # neighbors stay neighbors: what is read next is near
-    firsts, kinds = firsts[order], np.argsort(order)[kinds]
-    if not np.array_equal(rows[firsts][kinds].view(np.uint32), rows.view(np.uint32)):  # two keys happen to be the same
-        firsts = kinds = np.arange(len(rows))
-    return firsts, kinds.astype(np.int32)
+def _equal_rows(rows: FloatArray, last: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The first of each set of rows that are equal, bit for bit, and for each row the index of its set.
 
-
-@compiled
-def _hash_rows(rows: NDArray[np.uint32], keys: NDArray[np.uint64]) -> None:
-    """Compute a number from each row."""
-    for row in range(len(rows)):
-        mixed = np.uint64(0)
-        for column in range(rows.shape[1]):
-            mixed = (mixed ^ np.uint64(rows[row, column])) * np.uint64(0x9E3779B97F4A7C15)
-            mixed ^= mixed >> np.uint64(29)
-        keys[row] = mixed
+    `last` [rows] is one more column.
+    """
+    count, width = rows.shape
+    firsts, kinds = np.empty(count, np.int64), np.empty(count, np.int32)
+    table = np.full(1 << max(4, (2 * count).bit_length()), -1, np.int32)
+    keys = np.random.default_rng(0).integers(1, 1 << 63, width + 1, np.uint64)
+    found = number_rows(rows.view(np.uint32), last.view(np.uint32), keys, table, firsts, kinds)
+    return firsts[:found].copy(), kinds
 
 
 def unreached_scores(weights: TiledWeights, tails: TiledTails, features: FloatArray, channels: int) -> FloatArray:
@@ -252,6 +240,7 @@ def _read_out(
     units, hidden = np.empty((unit_count, LANES), np.float32), np.empty((unit_count, LANES), np.float32)
     sums, arrived = np.empty((LANES, state.shape[1]), np.float32), np.empty((LANES, state.shape[1]), np.float32)
     exponents, total = np.empty(arrived.size, np.int32), np.zeros(LANES, np.float32)
+    lanes, factors = np.arange(LANES, dtype=np.int32), np.empty(LANES, np.float32)
     pairs, shared = np.empty(len(features), np.int32), np.empty(len(features), np.int32)
     count = _choose_pairs(tails, features, reached, pairs, shared)
     chosen = np.zeros(count + LANES, np.int32)  # the kinds of the pairs
@@ -283,25 +272,28 @@ def _read_out(
                 sums,
             )
             compress(sums[:walked].reshape(-1), message_scale, arrived.reshape(-1), exponents)
+            arrived[walked:], factors[walked:] = 0, 0
             row_count = of_features + 2 * of_channels
             for lane in range(walked):
+                factors[lane] = tails.factors[pairs[start + lane]]
                 if stays[start + lane] >= 0:
                     row_count = input_count
         for member in range(members):
-            arriving = inputs[of_features : of_features + of_channels]
-            lessened = inputs[of_features + of_channels : of_features + 2 * of_channels]
+            if walked:
+                arriving = inputs[of_features : of_features + channels]
+                lessened = inputs[of_features + of_channels : of_features + 2 * of_channels]
+                gather(arrived[:, member * channels : (member + 1) * channels], lanes, arriving)
+                for c in range(channels):
+                    for lane in range(LANES):
+                        lessened[c, lane] = arriving[c, lane] * factors[lane]
             staying = inputs[of_features + 2 * of_channels :]
             for lane in range(walked):
-                factor, stay = tails.factors[pairs[start + lane]], stays[start + lane]
-                for c in range(channels):
-                    value = arrived[lane, member * channels + c]
-                    arriving[c, lane] = value
-                    lessened[c, lane] = value * factor
+                stay = stays[start + lane]
                 if stay >= 0:
                     for c in range(channels):
                         staying[c, lane] = state[stay, member * channels + c]
             add_row_product(own.linear[member], inputs, row_count, total)
-            gather(tails.units, chosen[start : start + LANES], member, units)
+            gather(tails.units[member], chosen[start : start + LANES], units)
             add_product(own.inputs[member], inputs, row_count, units)
             kernels.gelu(units.reshape(-1))
             for unit in range(unit_count):
@@ -311,6 +303,9 @@ def _read_out(
             add_row_product(own.last[member], hidden, unit_count, total)
         for lane in range(width):
             scores[pairs[start + lane]] = (total[lane] + own.last_bias[0]) / np.float32(members)
+    for row in range(len(reached), count):
+        if not features[pairs[row]].any():
+            tails.unlinked[chosen[row]] = scores[pairs[row]]  # whichever thread is first: the bits are the same
     for pair in range(len(features)):
         if shared[pair] >= 0:
             scores[pair] = scores[shared[pair]]
@@ -332,15 +327,15 @@ def _choose_pairs(tails: TiledTails, features: FloatArray, reached: IntArray, pa
     for pair in range(len(features)):
         if shared[pair] == OWN:
             continue
-        kind, linked = tails.kinds[pair], len(tails.unlinked) == 0
-        other = latest[kind]
+        kind = tails.kinds[pair]
+        other, wanted = latest[kind], np.isnan(tails.unlinked[kind])
         same = other >= 0
         for column in range(features.shape[1]):
-            linked |= features[pair, column] != 0
+            wanted |= features[pair, column] != 0
             same &= features[pair, column] == features[other, column]
-        if linked and same:
+        if wanted and same:
             shared[pair] = other
-        elif linked:
+        elif wanted:
             pairs[count], shared[pair], latest[kind] = pair, OWN, pair
             count += 1
     return count

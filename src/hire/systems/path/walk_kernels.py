@@ -151,16 +151,18 @@ def last_hop_of_one(
     """As `last_hop` for one head and all tails, over the edges that leave the far layer; returns the pairs reached.
 
     `far_ends` are the ends of the far layer's nodes, `cells` [ends] their positions in it; `places` [tails] is zero.
+    Pairs whose tails are in the far layer come first.
     """
     for source in range(len(far_ends)):
         for entry in range(end_offsets[far_ends[source]], end_offsets[far_ends[source] + 1]):
             places[end_tails[entry]] += 1
     pairs = edges = 0
-    for tail in range(len(places)):
-        count, own = places[tail], cells[tail_ends[tail]]
-        places[tail] = edges
-        if count or own >= 0:
-            reached[pairs], stays[pairs] = tail, own
+    for before in (True, False):
+        for tail in range(len(places)):
+            count, own = places[tail], cells[tail_ends[tail]]
+            if before != (own >= 0) or (own < 0 and count == 0):
+                continue
+            reached[pairs], stays[pairs], places[tail] = tail, own, edges
             for _ in range(count):
                 targets[edges] = pairs
                 edges += 1

@@ -49,13 +49,13 @@ class TailInputs:
     profile_counts: Tensor  # [entries]: log(1 + number of edges)
 
     @classmethod
-    def of(cls, evidence: ReferenceEvidence, entities: IntArray) -> TailInputs:
-        """Some entities as tails of a task."""
+    def of(cls, evidence: ReferenceEvidence, entities: IntArray, features: FloatArray) -> TailInputs:
+        """Some entities as tails of a task, and their features."""
         graph = evidence.graph
         entries = graph.profiles(entities, evidence.hidden)
         of_task = np.broadcast_to(evidence.summary, (len(entities), len(evidence.summary)))
         return cls(
-            _float(np.concatenate([evidence.entity_features(entities), of_task], axis=1)),
+            _float(np.concatenate([features, of_task], axis=1)),
             _long(entries.owners),
             _long(graph.profile_edge_types[entries.ids]),
             _float(np.log1p(graph.entry_counts(entries.ids))),
@@ -105,7 +105,9 @@ class Tails:
         graph = evidence.graph
         entities = np.asarray(entities, np.int64)
         back = graph.leaving(entities, evidence.hidden)  # walks arrive over their inverses
-        position, of_ends, end_count = Positions.of(np.concatenate([entities, graph.targets[back.ids]]))
+        ends = np.concatenate([entities, graph.targets[back.ids]])
+        position, of_ends, end_count = Positions.of(ends, graph.entity_count)
+        features, similarities = evidence.described(entities)
         return cls(
             entities,
             row_offsets(back.owners, len(entities)),
@@ -113,8 +115,8 @@ class Tails:
             np.ascontiguousarray(graph.levels_of(back.ids)[:, ::-1]),
             of_ends[len(entities) :],
             of_ends[: len(entities)],
-            np.ascontiguousarray(evidence.similarities(entities, TAIL)),
-            TailInputs.of(evidence, entities),
+            similarities[TAIL].copy(),  # the other half is not needed
+            TailInputs.of(evidence, entities, features),
             end_count,
             position,
         )

@@ -88,7 +88,8 @@ class WholeTails:
         alike, cosines, units, linear, degrees = [], [], [], [], []
         for start in range(0, len(examples), KINDS_AT_ONCE):
             some = examples[start : start + KINDS_AT_ONCE]
-            inputs, similar = TailInputs.of(evidence, some), evidence.similarities(some, TAIL)[0]
+            features, similarities = evidence.described(some)
+            inputs, similar = TailInputs.of(evidence, some, features), similarities[TAIL, 0]
             described = network.describe(weights, inputs)
             tiled = network.tiled(described, inputs.features[:, DEGREE])
             self.scores[start : start + len(some)] = network.unreached_scores(tiled, _features(len(some)))
