@@ -18,6 +18,7 @@ from hire.comparison.experiments import ABLATIONS, NAMES, SYSTEMS, TRAINED, cont
 from hire.comparison.page import Section, page
 from hire.comparison.plan import Row
 from hire.comparison.published import facts, figures, hire_figures, published_name
+from hire.comparison.run import RUNS
 from hire.comparison.table import compare
 from hire.data.dataset import FewShotDataset
 from tests.comparison.support import ABOUT, outcome
@@ -165,7 +166,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_all_experiments_on_one_page(run: Callable[..., Result], tmp_path: Path) -> None:
     options = ["--dataset", "umls-one", "--seeds", "1", "--recipe", "common", "-o", str(tmp_path / "out")]
     planned = json.loads(run("reproduce", "all", *options, "--plan", "--json").stdout)
-    assert not any(each["done"] for each in planned["runs"]) and not (tmp_path / "out").exists()
+    assert not any(each["done"] for each in planned["runs"]) and not (tmp_path / "out" / RUNS).exists()
+    assert all(each["expected"]["training"] > 0 for each in planned["runs"])
     result = run("reproduce", "all", *options)
     assert result.exit_code == 0, result.output
     assert "Ablation of HiRe's parts: 3-shot (MRR)" in result.output and "reproduction.html" in result.output

@@ -16,6 +16,7 @@ from click.testing import Result
 from hire.comparison import run as module
 from hire.comparison.plan import Job, Row, jobs_of
 from hire.comparison.run import LOCK, RUN, RUNS, TRAINING, Bench, Protocol
+from hire.comparison.speed import SPEEDS
 from hire.comparison.table import compare
 from hire.data.dataset import FewShotDataset
 from hire.errors import HireError
@@ -283,12 +284,12 @@ def test_the_command_line(run: Callable[..., Result], tmp_path: Path) -> None:
         "2",
     ]
     command += ["-o", str(tmp_path / "out")]
-    assert "3 of 3 runs to do" in run(*command, "--plan").output and not (tmp_path / "out").exists()
+    assert "3 of 3 runs to do, about " in run(*command, "--plan").output and not (tmp_path / "out" / RUNS).exists()
     result = run(*command)
     assert result.exit_code == 0, result.output
     assert "3-shot MRR" in result.output and "tiny.toml" in result.output and "± is the standard" in result.output
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"runs", *(f"comparison.{suffix}" for suffix in ("md", "csv", "json", "tex", "svg"))}
+    assert names == {RUNS, SPEEDS, *(f"comparison.{suffix}" for suffix in ("md", "csv", "json", "tex", "svg"))}
     again = run(*command, "--json")
     found = json.loads(again.stdout)
     assert found == json.loads((tmp_path / "out" / "comparison.json").read_text())

@@ -13,6 +13,7 @@ from hire.cli.options import FEW, MINUTES, SHOTS, device_option, use_one_thread
 from hire.cli.output import json_option, option, print_json, print_table
 
 if TYPE_CHECKING:
+    from hire.comparison.plan import Job
     from hire.comparison.run import Bench, Outcome
     from hire.comparison.table import Comparison
 
@@ -46,6 +47,11 @@ budget_option = click.option(
 discard_option = click.option(
     "--discard-weights", is_flag=True, help="Remove the weights of a run as soon as it is ranked: its ranks are enough."
 )
+plan_option = click.option(
+    "--plan",
+    is_flag=True,
+    help="Only show what remains to be done, and about how long it takes, from a few steps of each system.",
+)
 seeds_option = option("--seeds", type=FEW, default=3, help="How many seeds to train, from 0 on.")
 
 
@@ -70,7 +76,7 @@ seeds_option = option("--seeds", type=FEW, default=3, help="How many seeds to tr
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The folder  [default: runs/compare-DATASET].")
 @discard_option
-@click.option("--plan", is_flag=True, help="Only show what remains to be done, and about how long it takes.")
+@plan_option
 @device_option
 @json_option
 def compare(
@@ -175,20 +181,54 @@ def print_comparison(comparison: Comparison) -> None:
     click.echo()
 
 
-def print_plan(bench: Bench, jobs: list[Any], as_json: bool) -> None:
-    """Print what is there, and what remains to be done."""
+def print_plan(bench: Bench, jobs: list[Job], as_json: bool) -> None:
+    """Print what is there, what remains to be done, and about how long each takes."""
+    from hire.comparison.estimate import Expected, Forecast
+
     bench.check(jobs)
-    left = bench.left(jobs)
-    states = [(job, bench.training(job), job in left) for job in jobs]
+    forecast = Forecast(bench, jobs)
+    forecast.measure(lambda message: click.echo(message, err=True))
+    runs = [(bench.outcome(job), forecast.of(job) if job in forecast.left else None) for job in jobs]
+    embeddings = [(settings, forecast.of_embeddings(settings)) for settings in forecast.embeddings]
     if as_json:
-        runs = [
-            {"run": str(job), "folder": job.name, "seconds": done.seconds, "done": not open_}
-            for job, done, open_ in states
+        of_runs = [
+            {
+                "run": str(there.job),
+                "folder": there.job.name,
+                "seconds": there.training.seconds,
+                "done": left is None,
+                "expected": None if left is None else left._asdict(),
+            }
+            for there, left in runs
         ]
-        print_json({"runs": runs, "remaining": bench.remaining(jobs, left)})
+        of_embeddings = [{"model": of.model, "seed": of.seed, "expected": seconds} for of, seconds in embeddings]
+        content = {"expected": forecast.seconds, "unknown": forecast.unknown, "remaining": forecast.summary}
+        print_json({"runs": of_runs, "embeddings": of_embeddings, **content})
         return
-    rows = [
-        (str(job), "to do" if open_ and not done.seconds else "begun" if open_ else "there", f"{done.seconds / 60:.1f}")
-        for job, done, open_ in states
-    ]
-    print_table(f"{bench.folder}: {bench.remaining(jobs, left)}", ["run", "", "minutes of training"], rows)
+    rows = [(f"{of.model} embeddings, seed {of.seed}", "to do", in_minutes(0, left), "") for of, left in embeddings]
+    for there, left in runs:
+        done, ranked = there.training.seconds, sum(evaluation.seconds for evaluation in there.evaluations)
+        state = "there" if left is None else "begun" if done else "to do"
+        training, ranking = left or Expected(0.0, 0.0)
+        rows.append((str(there.job), state, in_minutes(done, training), in_minutes(ranked, ranking)))
+    if forecast.left:
+        parts = zip(*(left for _, left in runs if left is not None), strict=True)
+        training, ranking = (sum(seconds or 0.0 for seconds in of) for of in parts)
+        training += sum(seconds or 0.0 for _, seconds in embeddings)
+        rows.append(("sum of what is to do", "", in_minutes(0, training), in_minutes(0, ranking)))
+    print_table(f"{bench.folder}: {forecast.summary}", ["run", "", "minutes of training", "of ranking"], rows)
+    if forecast.left:
+        click.echo(
+            "Estimates are for a machine that does nothing else, and for trainings that go on to their last step."
+        )
+
+
+def in_minutes(done: float, left: float | None) -> str:
+    """Seconds that were measured, and those that are expected from now on, as minutes for people."""
+    measured = f"{done / 60:.1f}" if done >= 3 else "under 0.1"
+    if left is None:
+        return "unknown"
+    if not left:
+        return measured
+    expected = f"about {left / 60:.0f}" if left >= 60 else "under 1"
+    return f"{measured}, {expected} more" if done else expected

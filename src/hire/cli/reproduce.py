@@ -13,6 +13,7 @@ from hire.cli.compare import (
     continued,
     discard_option,
     fail_if_incomplete,
+    plan_option,
     print_plan,
     seeds_option,
 )
@@ -33,7 +34,7 @@ EXPERIMENTS = ("comparison", "ablation", "false-contexts", "lambda", "context-st
 @budget_option
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The folder  [default: runs/reproduce-DATASET].")
 @discard_option
-@click.option("--plan", is_flag=True, help="Only show what remains to be done, and about how long it takes.")
+@plan_option
 @device_option
 @json_option
 def reproduce(

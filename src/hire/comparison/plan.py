@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from hire.embeddings.settings import EmbeddingSettings
 from hire.errors import HireError
 from hire.systems.base import Recipe
 from hire.systems.registry import system_class, system_names
@@ -17,6 +19,7 @@ from hire.util.settings import items
 ALL = "all"
 DEFAULT = "default"  # in place of a recipe's name: the system's default settings
 ENSEMBLE = "ensemble"  # has no members of its own
+EMBEDDING = "embedding"  # the section of settings by which systems ask for embeddings
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,12 @@ class Job:
     seed: int
     shots: tuple[int, ...]
     name: str  # of its folder: equal settings on equal graphs have equal names
+    alike: str = ""  # the name for the first seed: jobs that have it in common take as long
+
+    @property
+    def embeddings(self) -> list[EmbeddingSettings]:
+        """Those that its system starts from, and the systems that it is made of."""
+        return list(_embeddings(self.settings.system, self.settings.settings))
 
     def __str__(self) -> str:
         one = f", {self.shots[0]}-shot" if one_model_per_shots(self.row.settings) else ""
@@ -94,9 +103,18 @@ def jobs_of(rows: Sequence[Row], shots: Sequence[int], seeds: int, graph: str) -
             parts = [(k,) for k in shots] if one_model_per_shots(seeded) else [tuple(shots)]
             for part in parts:
                 settings = seeded.changed({"training.shots": list(part)}) if one_model_per_shots(seeded) else seeded
-                job = Job(row, settings, seed, part, _folder_name(settings, seed, graph))
+                alike = _folder_name(settings.seeded(0), 0, graph)
+                job = Job(row, settings, seed, part, _folder_name(settings, seed, graph), alike)
                 found[row.key, job.name] = job
     return list(found.values())
+
+
+def _embeddings(system: str, settings: Any) -> Iterator[EmbeddingSettings]:
+    for part, of_part in system_class(system).parts(settings).values():
+        yield from _embeddings(part, of_part)
+    wanted = getattr(settings, EMBEDDING, None)
+    if wanted is not None and getattr(getattr(settings, "training", None), "initial", "") != "random":
+        yield wanted
 
 
 def _folder_name(settings: RunSettings, seed: int, graph: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -21,13 +20,13 @@ import numpy as np
 import torch
 
 from hire import __version__
+from hire.comparison.estimate import Forecast
 from hire.comparison.plan import Job
 from hire.data.dataset import FewShotDataset
 from hire.errors import HireError
 from hire.evaluation.ranking import Ranks, rank_split
 from hire.progress import track
 from hire.systems.base import FewShotSystem
-from hire.systems.registry import system_class
 from hire.training.embedding import embeddings_of
 from hire.training.loop import STATE
 from hire.training.pipeline import train_run
@@ -39,7 +38,6 @@ from hire.util.settings import items
 from hire.util.tensors import device_named
 
 RUNS, RUN, TRAINING, LOCK = "runs", "run", "training.json", "lock"
-EMBEDDING = "embedding"  # the section of settings by which systems ask for embeddings
 
 Report = Callable[[str], None]
 
@@ -65,6 +63,7 @@ class Evaluation:
     draw: int | None
     ranks: dict[str, tuple[IntArray, Ranks]]  # of each task: which of its pairs are queries, and their ranks
     refused: str | None = None  # why the system takes no references that are drawn
+    seconds: float = 0.0  # of ranking
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ class Bench:
         """
         self.check(jobs)
         left = self.left(jobs)
-        report(self.remaining(jobs, left))
+        report(Forecast(self, jobs, left).summary)
         for number, job in enumerate(left, 1):
             report(f"{number} of {len(left)}: {job}")
             place = self._place(job)
@@ -141,7 +140,7 @@ class Bench:
                 report(f"  {error}; run the same command again for its metrics")
                 continue
             if number < len(left):
-                report(f"  {self.remaining(jobs, left[number:])}")
+                report(f"  {Forecast(self, jobs, left[number:]).summary}")
         outcomes = [self.outcome(job) for job in jobs]
         for outcome in outcomes:
             if outcome.evaluations and not self.keep_weights:  # of runs that were there before, too
@@ -183,27 +182,7 @@ class Bench:
 
     def left(self, jobs: Sequence[Job]) -> list[Job]:
         """The jobs for which there is something to do; one that failed is tried again."""
-        return [job for job in jobs if self._to_train(self.training(job)) or not self.outcome(job).evaluations]
-
-    def remaining(self, jobs: Sequence[Job], left: Sequence[Job]) -> str:
-        """How much there is to do, and about how long it takes, judging by the runs of the same row that are there."""
-        known: dict[str, list[float]] = {}
-        for job in jobs:
-            training = self.training(job)
-            if training.finished:
-                known.setdefault(job.row.key, []).append(training.seconds)
-        limit = math.inf if self.budget is None else 60 * self.budget
-        times = []
-        for job in left:
-            training, alike = self.training(job), known.get(job.row.key)
-            expected = min(limit, float(np.mean(alike))) if alike else limit
-            times.append(0.0 if training.finished else max(0.0, expected - training.seconds))
-        seconds, unknown = sum(time for time in times if time < math.inf), times.count(math.inf)
-        if not left:
-            return f"all {len(jobs)} runs are there"
-        found = f"{len(left)} of {len(jobs)} runs to do"
-        found += f", about {_duration(seconds)} of training" if seconds else ""
-        return found + (f", {unknown} of unknown length" if unknown else "")
+        return [job for job in jobs if self.to_train(self.training(job)) or not self.outcome(job).evaluations]
 
     def training(self, job: Job) -> Training:
         """How far the training of a job has come; one that was killed has been trained until its last state."""
@@ -223,7 +202,7 @@ class Bench:
             begun, identity = read_config(self._run(job)).get("commit"), self._identity(job)
         except HireError:  # there is no run, or it has no weights
             return Outcome(job, training, [])
-        found = [self._read(job, identity, shots, draw) for shots, draw in self._wanted(job)]
+        found = [self._read(job, identity, shots, draw) for shots, draw in self.wanted(job)]
         there = [evaluation for evaluation in found if evaluation is not None]
         fixed = any(evaluation.refused for evaluation in there)
         if fixed:
@@ -241,15 +220,17 @@ class Bench:
         self._place(job).mkdir(parents=True, exist_ok=True)
         write_record(self._place(job) / TRAINING, vars(training))
 
-    def _to_train(self, training: Training) -> bool:
+    def to_train(self, training: Training) -> bool:
+        """Whether there is more to train, and time for it."""
         return not training.finished and (self.budget is None or training.seconds < 60 * self.budget)
 
     def _train(self, job: Job) -> None:
         """Train until the end or until the budget is spent; what was trained before counts."""
         run, before = self._run(job), self.training(job)
-        if not self._to_train(before):
+        if not self.to_train(before):
             return
-        self._embeddings(job.settings.system, job.settings.settings)
+        for wanted in job.embeddings:  # they are shared, so that no run's budget should pay for them
+            embeddings_of(self.dataset, wanted, device_named(self.device))
         self._write(job, Training(before.seconds, started=time.time()))
         start = time.monotonic()
         result: dict[str, Any] = {}
@@ -270,15 +251,8 @@ class Bench:
             for state in run.rglob(STATE):  # large, and of no use any more
                 state.unlink()
 
-    def _embeddings(self, system: str, settings: Any) -> None:
-        """Learn the embeddings that a system asks for: they are shared, so that no run's budget should pay for them."""
-        for part, of_part in system_class(system).parts(settings).values():
-            self._embeddings(part, of_part)
-        wanted = getattr(settings, EMBEDDING, None)
-        if wanted is not None and getattr(getattr(settings, "training", None), "initial", "") != "random":
-            embeddings_of(self.dataset, wanted, device_named(self.device))
-
-    def _wanted(self, job: Job) -> list[tuple[int, int | None]]:
+    def wanted(self, job: Job) -> list[tuple[int, int | None]]:
+        """The evaluations of a job: numbers of references, and draws of them."""
         draws: list[int | None] = [None] if self.protocol.draws is None else list(range(self.protocol.draws))
         return [(shots, draw) for shots in job.shots for draw in draws]
 
@@ -292,7 +266,7 @@ class Bench:
                 raise
             message = "the budget was spent before there was anything to evaluate"
             raise HireError(message, remedy="give a larger --budget") from error
-        wanted = self._wanted(job)
+        wanted = self.wanted(job)
         if training.weights is not None:
             if self.outcome(job).evaluations:
                 return
@@ -326,14 +300,15 @@ class Bench:
             name: {"queries": queries, "optimistic": of_task.optimistic, "pessimistic": of_task.pessimistic}
             for name, (queries, of_task) in ranks.items()
         }
+        seconds = time.monotonic() - start
         content = {
             **self._identity(job),
-            "seconds": time.monotonic() - start,
+            "seconds": seconds,
             "refused": refused,
             "relations": {name: {part: a.tolist() for part, a in of.items()} for name, of in relations.items()},
         }
         write_record(self._place(job) / protocol.file(shots, draw), content, indent=None)
-        return Evaluation(shots, draw, ranks, refused)
+        return Evaluation(shots, draw, ranks, refused, seconds)
 
     def _remove_weights(self, job: Job) -> None:
         training = self.training(job)
@@ -368,14 +343,6 @@ class Bench:
                 name: (np.array(of["queries"]), Ranks(np.array(of["optimistic"]), np.array(of["pessimistic"])))
                 for name, of in content["relations"].items()
             }
-            return Evaluation(shots, draw, ranks, content["refused"])
+            return Evaluation(shots, draw, ranks, content["refused"], content["seconds"])
         except (HireError, ValueError, KeyError, TypeError):  # a damaged one is made anew
             return None
-
-
-def _duration(seconds: float) -> str:
-    """A time for people."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

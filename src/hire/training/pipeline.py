@@ -69,7 +69,7 @@ def train_run(
         try:
             with exclusive_run(run):  # from the first second: whatever is interrupted can be resumed
                 dataset = in_turn(lambda: open_dataset(source))
-                _check_dev(dataset)
+                check_dev(dataset)
                 check_training(dataset, settings.system, settings.settings)
                 check_processes(dataset, settings, embeddings=str(embeddings))
                 new = told(lambda: _begin(run, run_config(dataset, str(source), settings, embeddings), resume))
@@ -173,7 +173,7 @@ class Workshop:
             make_directory(folder)
         if trainer is None:
             return workshop._without_training(folder, kind, settings)
-        shots = _possible_shots(self.dataset, trainer.shots)
+        shots = possible_shots(self.dataset, trainer.shots)
         writer = _tensorboard(folder) if self.tensorboard and share().first else None
         stage = Stage(
             f"Training {name}",
@@ -236,18 +236,19 @@ def dev_metrics(
     system: FewShotSystem, dataset: FewShotDataset, shots: tuple[int, ...] | None = None
 ) -> dict[str, float]:
     """MRR on dev for each number of shots, and their mean."""
-    shots = shots or _possible_shots(dataset, EVALUATED_SHOTS)
+    shots = shots or possible_shots(dataset)
     metrics = {f"{k}-shot": evaluate(system, dataset, "dev", k)["realistic"]["mrr"] for k in shots}
     return {**metrics, "mean": sum(metrics.values()) / len(metrics)}
 
 
-def _check_dev(dataset: FewShotDataset) -> None:
+def check_dev(dataset: FewShotDataset) -> None:
+    """Refuse a dataset on which no step can be chosen."""
     if not dataset.split("dev"):
         raise HireError("has no dev tasks to choose the best step on", file=dataset.name, remedy="build it with some")
     dataset.split("dev", min(EVALUATED_SHOTS))  # tells which task has too few triples
 
 
-def _possible_shots(dataset: FewShotDataset, shots: tuple[int, ...]) -> tuple[int, ...]:
+def possible_shots(dataset: FewShotDataset, shots: tuple[int, ...] = EVALUATED_SHOTS) -> tuple[int, ...]:
     """Those numbers of references that leave every dev task a query."""
     fewest = min(len(task.pairs) for task in dataset.split("dev"))
     possible = tuple(k for k in shots if k < fewest)
