@@ -111,6 +111,9 @@ def test_every_experiment_of_the_paper_can_be_asked_for() -> None:
     }
     assert (metar["MetaR-I"].regime, metar["MetaR-I"].initial) == ("in-train", "random")
     assert (metar["MetaR-P"].regime, metar["MetaR-P"].initial) == ("tasks", "pretrained")
+    assert (metar["MetaR-I"].embedding_norm, metar["MetaR-P"].embedding_norm) == (None, 1.0)
+    common = [row.settings.settings.training for row in TRAINED["comparison"].rows("common") if "MetaR" in row.name]
+    assert {training.embedding_norm for training in common} == {1.5}
 
 
 def test_each_cell_stands_beside_the_published_one(named: FewShotDataset) -> None:

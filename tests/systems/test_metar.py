@@ -9,8 +9,11 @@ from numpy.typing import NDArray
 
 from hire.data.dataset import FewShotDataset
 from hire.systems.base import Support
-from hire.systems.episodic.drawing import adaptation_negatives
+from hire.systems.episodic.drawing import adaptation_negatives, random_embeddings
+from hire.systems.episodic.network import Pairs
+from hire.systems.episodic.trainer import EpisodicTrainer
 from hire.systems.metar import MetaR, MetaRModelSettings, MetaRNetwork, MetaRSettings
+from hire.training.settings import RunSettings
 
 DIMENSION = 6
 MODEL = MetaRModelSettings(
@@ -81,3 +84,85 @@ def test_its_scale_is_that_of_the_batch_and_its_number_of_references_is_free(uml
     hidden = learner[1](torch.randn(8, 3, 7) * 5 + 2)
     assert hidden.mean().abs() < 1e-5 and hidden.std().item() == pytest.approx(1, abs=0.01)
     assert learner(torch.randn(2, 9, 2 * DIMENSION)).shape == (2, 9, DIMENSION)
+
+
+def published(dataset: FewShotDataset, **changes: object) -> EpisodicTrainer:
+    """A small trainer in the recipe `published`."""
+    small = {"model.dimension": 12, "model.hidden": [16, 8], "training.tasks": 24, "training.shots": [2]}
+    small |= {"training.min_facts": 4, "optimizer.learning_rate": 0.02, "optimizer.table_learning_rate": 0.02}
+    changed = {path.replace("__", "."): value for path, value in changes.items()}
+    settings = RunSettings.of_recipe("metar", "published").changed(small | changed).settings
+    embeddings = random_embeddings(len(dataset.graph.entities), len(dataset.graph.relations), 12, seed=1)
+    return EpisodicTrainer(MetaR, dataset, embeddings, settings)
+
+
+def test_from_some_step_on_dropout_and_scales_are_those_of_evaluation(umls: FewShotDataset) -> None:
+    trainer = published(umls, model__settled_after=3, model__dropout=0.5, model__normalized=True)
+    network, scales, modes = trainer.network, [], []
+    assert isinstance(network, MetaRNetwork)
+    for _ in range(6):
+        trainer.train_step()
+        scales.append({name: buffer.clone() for name, buffer in network.named_buffers()})
+        modes.append(network.learner.training)
+    assert modes == 3 * [True] + 3 * [False] and network.training  # its inner step stays that of training
+    assert len({scale["learner.1.norm.running_mean"].item() for scale in scales[:3]}) == 3
+    assert all(torch.equal(scale[part], scales[2][part]) for scale in scales[3:] for part in scale)
+
+
+def test_the_inner_step_of_training_may_be_another_one(umls: FewShotDataset) -> None:
+    trainer = published(umls, model__training_inner_rate=0.25, model__inner_rate=4.0)
+    network, (known, _) = trainer.network, trainer._pairs(trainer.batch(0).episodes, None)[0]
+    assert isinstance(network, MetaRNetwork)
+    learned = network.learn(known).translation
+    training, evaluation = (network.train(mode).adapt(known).translation - learned for mode in (True, False))
+    assert training.norm() > 0 and torch.allclose(16 * training, evaluation, atol=1e-5)
+
+
+def gradients(trainer: EpisodicTrainer) -> list[torch.Tensor]:
+    """Those of the next step: of the network, and of all entities."""
+    trainer.network.zero_grad()
+    loss = trainer.loss(trainer.batch(trainer.step))
+    loss.value.backward()  # type: ignore[no-untyped-call]
+    entities = torch.zeros_like(trainer.system().entities)
+    for rows in loss.rows:
+        assert rows.vectors.grad is not None
+        entities[rows.ids] = rows.vectors.grad
+    parameters = [each.grad for each in trainer.network.parameters() if each.grad is not None]
+    return [loss.value.detach(), entities, *(gradient.clone() for gradient in parameters)]
+
+
+def test_a_step_is_the_same_without_the_tasks_within_the_margin(
+    umls: FewShotDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise = {"model__dropout": 0.5, "model__normalized": True}
+    trainer = published(umls, model__settled_after=2, model__margin=0.01, training__queries=1, **noise)
+    kept: list[int] = []
+    chosen = MetaRNetwork.to_learn
+
+    def to_learn(network: MetaRNetwork, references: Pairs, queries: Pairs) -> torch.Tensor | None:
+        found = chosen(network, references, queries)
+        kept.append(24 if found is None else len(found))
+        return found
+
+    for _ in range(40):
+        trainer.network.train()
+        with monkeypatch.context() as patch:
+            patch.setattr(MetaRNetwork, "to_learn", to_learn)
+            quick = gradients(trainer)
+        with monkeypatch.context() as patch:
+            patch.setattr(MetaRNetwork, "to_learn", lambda *_: None)
+            slow = gradients(trainer)
+        if trainer.step >= 2:  # before, dropout is drawn anew
+            assert len(quick) == len(slow) > 10
+            assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(quick, slow, strict=True))
+        trainer.train_step()
+    assert kept[:2] == [24, 24] and 0 < min(kept) < 12
+
+
+def test_a_step_in_which_all_tasks_are_within_the_margin(umls: FewShotDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = published(umls)
+    losses = MetaRNetwork.losses
+    monkeypatch.setattr(MetaRNetwork, "losses", lambda *given: 0 * losses(*given))
+    before = trainer.system().entities.clone()
+    assert [trainer.train_step() for _ in range(3)] == [0, 0, 0]
+    assert torch.equal(trainer.system().entities, before)

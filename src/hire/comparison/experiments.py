@@ -34,6 +34,7 @@ SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {  # as the paper calls them: w
     "FAAN": ("faan", {}),
     "HiRe": ("hire", {}),
 }
+PUBLISHED = {"MetaR-P": {"training.embedding_norm": 1.0}}  # what else to change in that recipe: MetaR-I's has no norm
 ABLATIONS: dict[str, dict[str, Any]] = {
     "HiRe": {},
     "w/o MTransD (MTransE)": {"model.decoder": "mtranse"},
@@ -65,7 +66,8 @@ def _systems(recipe: Recipe) -> list[Row]:
     for name, (system, changes) in SYSTEMS.items():
         if system in known:
             row = row_of(system, recipe)
-            found.append(Row(name, row.settings.changed(changes), row.recipe))
+            more = PUBLISHED.get(name, {}) if recipe == "published" else {}
+            found.append(Row(name, row.settings.changed({**changes, **more}), row.recipe))
     return found
 
 

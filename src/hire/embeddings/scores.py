@@ -29,10 +29,10 @@ def widths(model: EmbeddingName, dimension: int) -> tuple[int, int]:
 def logits(model: EmbeddingName, margin: float, heads: Tensor, relations: Tensor, tails: Tensor) -> Tensor:
     """How plausible each tail is for each (head, relation) of its group: [..., triples, tails]."""
     if model == "transe":
-        return margin - distance(squared_distances(heads + relations, tails))
+        return margin - distance(squared_distances(heads + relations, tails))  # d(h + r, t) in Eq. 1 of TransE
     if model == "transh":
         translation, direction = relations.chunk(2, dim=-1)
-        direction = normal(direction)
+        direction = normal(direction)  # w of length 1, Eq. 3 of TransH
         moved = heads - (direction * heads).sum(-1, keepdim=True) * direction + translation
         return margin - distance(squared_distances(moved, tails, direction, -(direction @ tails.transpose(-1, -2))))
     if model == "transd":
@@ -42,7 +42,8 @@ def logits(model: EmbeddingName, margin: float, heads: Tensor, relations: Tensor
         along = (tail_projections * tails).sum(-1).unsqueeze(-2)
         return margin - distance(squared_distances(moved, tails, direction, along))
     if model == "distmult":
-        return (heads * relations) @ tails.transpose(-1, -2)
+        return (heads * relations) @ tails.transpose(-1, -2)  # Eq. 2 of DistMult, with a diagonal matrix
+    # Eq. 9 of ComplEx: the real part of a product with a conjugate is the inner product of both halves.
     return _complex_product(heads, relations) @ tails.transpose(-1, -2)
 
 

@@ -111,7 +111,7 @@ class Trainer(ABC, Generic[Batch, Network]):
             batch = on_device(batch, self._device)
         with torch.random.fork_rng(devices=self._devices):  # dropout and drop path
             own = self.seed * SEED_STRIDE + self.step + self.share.rank * RANK_STRIDE
-            torch.manual_seed(own % 2**63)
+            (torch.manual_seed if self._devices else torch.default_generator.manual_seed)(own % 2**63)
             self.network.train()
             with self._precision:
                 loss = self.loss(batch)

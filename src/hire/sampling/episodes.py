@@ -39,7 +39,7 @@ class EpisodeBatch:
     query_false: Tensor | None = None  # [batch, queries, negatives] bool
     candidates: Tensor | None = None  # [batch]: number of candidates that shared negatives were drawn from
 
-    def part(self, own: slice) -> EpisodeBatch:
+    def part(self, own: slice | Tensor) -> EpisodeBatch:
         """Some of the episodes."""
         parts: dict[str, Any] = {name: None if part is None else part[own] for name, part in vars(self).items()}
         return EpisodeBatch(**parts)

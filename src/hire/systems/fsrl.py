@@ -129,6 +129,7 @@ class Fsrl(EpisodicSystem):
             "optimizer.table_learning_rate": 0.0,
             "optimizer.final_rate": 1.0,
             "optimizer.ema": None,
+            "optimizer.clip": None,
             "selection.evaluate_every": 10_000,
             "selection.patience": 10,
         },

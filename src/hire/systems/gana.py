@@ -133,6 +133,7 @@ class Gana(EpisodicSystem):
         "common": {},
         "published": {
             "model.loss": "margin",
+            "model.reference_weight": 1.0,
             "training.steps": 20_000,
             "training.shots": [5],
             "training.regime": "tasks",

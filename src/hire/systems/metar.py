@@ -18,7 +18,7 @@ from hire.systems.episodic.model import EpisodicSystem
 from hire.systems.episodic.network import Pairs, pair_distances
 from hire.systems.episodic.refined import RefinedModelSettings, RefinedNetwork
 from hire.systems.episodic.settings import EpisodicSettings
-from hire.util.ranges import Dropout, Size
+from hire.util.ranges import Count, Dropout, Size
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class MetaRModelSettings(RefinedModelSettings):
     hidden: tuple[Size, ...] = (500, 200)  # sizes of its hidden layers
     dropout: Dropout = 0.5  # after each hidden layer
     normalized: bool = True  # each layer's outputs by their mean and variance over the batch
+    settled_after: Count | None = None  # steps; from then on dropout and means are as in evaluation, None for never
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,22 @@ class MetaRNetwork(RefinedNetwork):
             if i < len(settings.hidden):
                 layers += [nn.LeakyReLU(), nn.Dropout(settings.dropout)]
         self.learner = nn.Sequential(*layers)
+        self.settled_after = settings.settled_after
+        self.noisy = settings.normalized or settings.dropout > 0  # whether the other tasks, or chance, play a part
+
+    def at_step(self, step: int) -> None:
+        """From some step on, drop nothing, and keep the means and variances that were found until then."""
+        if self.settled_after is not None and step >= self.settled_after:
+            self.learner.eval()
+
+    def to_learn(self, references: Pairs, queries: Pairs) -> Tensor | None:
+        """The tasks that are not within the margin: the others have no gradient, nor an inner step."""
+        if self.settings.loss != "margin" or (self.noisy and self.learner.training):
+            return None
+        with torch.no_grad():
+            relation = self.learn(references)
+            of_references, of_queries = (self.losses(relation, pairs).sum(dim=-1) for pairs in (references, queries))
+        return (of_references + of_queries).nonzero().squeeze(-1)
 
     def learn(self, references: Pairs) -> MetaRelation:
         """R of the references (Eq. 1-2)."""
@@ -93,15 +110,20 @@ class MetaR(EpisodicSystem):
     network_type: ClassVar[type[MetaRNetwork]] = MetaRNetwork
     recipes: ClassVar[Mapping[Recipe, Mapping[str, Any]]] = {
         "common": {},
-        "published": {  # in-train; for pre-train set training.regime=tasks and training.initial=pretrained
+        "published": {  # in-train; for pre-train set training.regime=tasks, .initial=pretrained and .embedding_norm=1
             "model.loss": "margin",
-            "training.steps": 100_000,
+            "model.dropout": 0.0,
+            "model.normalized": False,
+            "model.reference_weight": 1.0,
+            "model.training_inner_rate": 5 / 1_024,
+            "training.steps": 30_000,
             "training.shots": [5],
             "training.regime": "in-train",
+            "training.min_facts": 11,
             "training.initial": "random",
             "training.embedding_norm": None,
             "training.batches": "episodes",
-            "training.tasks": 64,
+            "training.tasks": 1_024,
             "training.queries": 3,
             "training.negatives": 1,
             "training.inner_negatives": 1,

@@ -156,6 +156,13 @@ class EpisodicNetwork(nn.Module, ABC):
         heads [tasks, q, 1, ...] and tails [tasks, q or 1, n, ...] are encoded.
         """
 
+    def at_step(self, step: int) -> None:
+        """Get ready for a step of training, in the mode of training: nothing, unless a system says more."""
+
+    def to_learn(self, references: Pairs, queries: Pairs) -> Tensor | None:
+        """The tasks that a step learns from, where it is quick to tell: without the others, the step is the same."""
+        return None
+
     def objective(self, references: Pairs, queries: Pairs) -> Tensor:
         """What a step minimizes: the mean loss of the queries, unless a system adds more."""
         return self.losses(self.adapt(references), queries).mean()

@@ -20,6 +20,7 @@ class RefinedModelSettings(EpisodicModelSettings):
 
     inner_steps: Repeats = 1  # on the references; 0 leaves them out
     inner_rate: Rate = 1.0  # beta, the factor of the gradient in such a step
+    training_inner_rate: Rate | None = None  # beta in training; None for the same
     inner_negatives: Batch = 512  # drawn from the candidates when a relation is learned after training
     second_order: bool = False  # whether gradients flow through the inner steps
     reference_weight: Weight = 0.0  # of the loss on the references, before they are refined, in the objective
@@ -42,15 +43,22 @@ class RefinedNetwork(EpisodicNetwork):
         return self._refined(self.learn(references), references)
 
     def objective(self, references: Pairs, queries: Pairs) -> Tensor:
-        """The mean loss of the queries and, if it has a weight, that of the references."""
+        """The mean loss of the tasks."""
+        return self.task_losses(references, queries).mean()
+
+    def task_losses(self, references: Pairs, queries: Pairs) -> Tensor:
+        """The mean loss of each task's queries and, if it has a weight, that of its references, [tasks]."""
         relation = self.learn(references)
-        loss = self.losses(self._refined(relation, references), queries).mean()
+        losses = self.losses(self._refined(relation, references), queries).mean(dim=-1)
         if self.refinement.reference_weight:
-            loss = loss + self.refinement.reference_weight * self.losses(relation, references).mean()
-        return loss
+            losses = losses + self.refinement.reference_weight * self.losses(relation, references).mean(dim=-1)
+        return losses
 
     def _refined(self, relation: Any, references: Pairs) -> Any:
         settings = self.refinement
+        rate = settings.inner_rate
+        if self.training and settings.training_inner_rate is not None:
+            rate = settings.training_inner_rate
         # A softmax over scores times the temperature: without the scale, the step would grow as it is learned.
         scale = 1.0 if settings.loss == "margin" else 1 / self.log_temperature.exp().detach()
         return refine(
@@ -58,7 +66,7 @@ class RefinedNetwork(EpisodicNetwork):
             lambda at: (
                 self.losses(at, references).mean(dim=-1) * scale
             ),  # a mean: the number of references is no matter
-            [settings.inner_rate] * len(relation),
+            [rate] * len(relation),
             steps=settings.inner_steps,
             second_order=settings.second_order and self.training,
         )

@@ -83,11 +83,24 @@ class EpisodicTrainer(SystemTrainer[EpisodicBatch, EpisodicNetwork]):
 
     def loss(self, batch: EpisodicBatch) -> Loss:
         """The objective of the network."""
+        self.network.at_step(self.step)
         episodes, neighbors = on_device(batch, self.device)
-        (references, reference_negatives, queries, query_negatives), rows = self._entities(episodes, neighbors)
+        tasks = len(episodes.relations)
+        (known, asked), rows = self._pairs(episodes, neighbors)
+        dense = self.settings.optimizer.tables == "dense"  # rows without a gradient may be left out
+        some = self.network.to_learn(known, asked) if dense and neighbors is None else None
+        if some is not None and len(some) < tasks:
+            episodes = episodes.part(some if len(some) else slice(1))
+            (known, asked), rows = self._pairs(episodes, None)
+        share = len(episodes.relations) / tasks
+        return Loss(share * self.network.objective(known, asked), rows, weight=tasks)
+
+    def _pairs(self, episodes: EpisodeBatch, ids: NeighborIds | None) -> tuple[tuple[Pairs, Pairs], list[Rows]]:
+        """References and queries as the network sees them, and the rows of the tables that they are."""
+        (references, reference_negatives, queries, query_negatives), rows = self._entities(episodes, ids)
         known = Pairs(*_columns(references), reference_negatives, episodes.reference_false, episodes.candidates)
         asked = Pairs(*_columns(queries), query_negatives, episodes.query_false, episodes.candidates)
-        return Loss(self.network.objective(known, asked), rows, weight=len(episodes.relations))
+        return (known, asked), rows
 
     def _entities(self, episodes: EpisodeBatch, ids: NeighborIds | None) -> tuple[list[Entities], list[Rows]]:
         """All entities of a batch as the network sees them, and the rows of the tables that they are."""
