@@ -1,9 +1,11 @@
 """What each part of HiRe is worth: the preset `fast` with one thing changed, on relations that no training has seen.
 
-    python benchmarks/ablations.py DATASET [--steps 1500] [--seeds 0 1] [--only NAME ...]
+    python benchmarks/ablations.py DATASET [--steps 1500] [--seeds 0 1] [--folds 0 1 2 3] [--draws 5]
+                                   [--set NAME=VALUE ...] [--only NAME ...]
 
 Dev has few relations. So every fourth train relation is held out of training as well, and the MRR for 1, 3 and 5
-references is given for dev and for those. Test is not touched.
+references is given for dev and for those; with all folds, each train relation is held out once. The first pairs of a
+relation are its references, or they are drawn several times. Test is not touched.
 """
 
 from __future__ import annotations
@@ -12,17 +14,19 @@ import argparse
 import json
 import statistics
 import time
+from itertools import product
 from typing import Any
 
 from hire.data.dataset import FewShotDataset
 from hire.data.open import open_dataset
 from hire.embeddings.settings import Embeddings
-from hire.evaluation.ranking import evaluate
+from hire.evaluation.ranking import evaluate, evaluate_draws
 from hire.systems.base import FewShotSystem
 from hire.systems.hire.trainer import HireTrainer
 from hire.systems.mean_translation import MeanTranslation
 from hire.training.embedding import embeddings_of
 from hire.training.settings import RunSettings, preset
+from hire.util.settings import parse_assignment
 from path_level import without_fold
 
 SHOTS = (1, 3, 5)
@@ -40,16 +44,23 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "without t - h": {"model.residual": False},
     "learner from a tenth": {"model.learner_start": 0.1},
     "margin loss": {"model.loss": "margin", "training.embedding_norm": 1.0},
+    "tables learn at a third": {"optimizer.table_learning_rate": 2e-3},
+    "tables learn at three times": {"optimizer.table_learning_rate": 2e-2},
+    "without inverse tasks": {"training.shares.inverse": False},
     "regime tasks": {"training.regime": "tasks"},
 }
 
 
-def mrr(system: FewShotSystem, dataset: FewShotDataset) -> dict[str, float]:
+def mrr(system: FewShotSystem, dataset: FewShotDataset, draws: int | None) -> dict[str, float]:
     """MRR on dev and on the held-out train relations."""
+
+    def of(split: str, shots: int) -> float:
+        if draws is None:
+            return float(evaluate(system, dataset, split, shots)["realistic"]["mrr"])
+        return float(evaluate_draws(system, dataset, split, shots, draws)["mean"]["mrr"])
+
     return {
-        f"{name}-{shots}": evaluate(system, dataset, split, shots)["realistic"]["mrr"]
-        for name, split in (("dev", "dev"), ("held", "test"))
-        for shots in SHOTS
+        f"{name}-{shots}": of(split, shots) for name, split in (("dev", "dev"), ("held", "test")) for shots in SHOTS
     }
 
 
@@ -67,13 +78,16 @@ def main() -> None:
     parser.add_argument("dataset")
     parser.add_argument("--steps", type=int, default=1_500)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--folds", type=int, nargs="+", choices=range(EVERY), default=[0])
+    parser.add_argument("--draws", type=int, help="of the references; their first pairs if left out")
+    parser.add_argument("--set", nargs="+", type=parse_assignment, default=[], help="settings that all variants have")
     parser.add_argument("--only", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     options = parser.parse_args()
     original = open_dataset(options.dataset)
-    dataset = without_fold(original, 0, EVERY)
     found: dict[str, list[dict[str, float]]] = {}
-    for seed in options.seeds:
-        base = preset("fast").changed({"training.steps": options.steps}).seeded(seed)
+    for seed, fold in product(options.seeds, options.folds):
+        dataset = without_fold(original, fold, EVERY)
+        base = preset("fast").changed({"training.steps": options.steps, **dict(options.set)}).seeded(seed)
         embeddings = embeddings_of(original, base.settings.embedding)
         for name in ["TransE", *options.only]:
             start = time.monotonic()
@@ -81,10 +95,10 @@ def main() -> None:
                 system: FewShotSystem = MeanTranslation(embeddings.entities)
             else:
                 system = trained(dataset, embeddings, base.changed(VARIANTS[name]))
-            of_run = mrr(system, dataset)
+            of_run = mrr(system, dataset, options.draws)
             found.setdefault(name, []).append(of_run)
-            seconds = round(time.monotonic() - start)
-            print(json.dumps({"variant": name, "seed": seed, "seconds": seconds, **of_run}), flush=True)
+            about = {"variant": name, "seed": seed, "fold": fold, "seconds": round(time.monotonic() - start)}
+            print(json.dumps({**about, **of_run}), flush=True)
     for name, runs in found.items():
         means = (statistics.mean(run[key] for run in runs) for key in runs[0])
         print(f"{name:26}" + "".join(f"{mean:8.3f}" for mean in means))
