@@ -61,7 +61,7 @@ def test_it_computes_the_equations_of_its_paper(umls: FewShotDataset, shots: int
 
 def test_an_entity_without_neighbors_is_the_bias_alone(umls: FewShotDataset) -> None:
     system = random_system(GMatching, umls, replace(MODEL, max_neighbors=1))
-    near = system._entities(np.array([[1]]), 0, neighbors=True)
+    (near,) = system._entities([np.array([[1]])], 0, neighbors=True)
     nothing = replace(near, around=replace(near.neighbors, mask=torch.zeros_like(near.neighbors.mask)))
     network = network_of(system)
     assert torch.allclose(network.encode(nothing)[0, 0], torch.tanh(network.neighbor.bias))

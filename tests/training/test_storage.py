@@ -75,6 +75,9 @@ def test_a_system_in_half_precision_and_in_a_file_is_restored_as_it_was(
     system = load_system(tmp_path / "run", umls)
     assert system.tensors()["entities"].dtype == torch.bfloat16
     assert dev_metrics(system, umls, (1,))["mean"] == result["dev"]["1-shot"]
+    single = {part: tensor.float() for part, tensor in system.tensors().items() if tensor.is_floating_point()}
+    same = type(system).restore(umls, settings.settings, system.tensors() | single)  # the same numbers, whole tables
+    assert dev_metrics(system, umls, (1, 3)) == pytest.approx(dev_metrics(same, umls, (1, 3)), abs=1e-3)
     assert system.vectors(np.arange(3)).dtype == torch.float32
 
 

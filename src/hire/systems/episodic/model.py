@@ -88,15 +88,19 @@ class EpisodicSystem(FewShotSystem):
         relations = tensors["relations"].to(device) if "relations" in tensors else entities[:0]
         return cls(network.to(device).eval(), entities, relations, dataset.graph, settings.training.seed)
 
-    def _entities(self, ids: IntArray, hidden: int, *, neighbors: bool) -> Entities:
-        """Entities as the network sees them."""
-        rows = as_tensor(ids).to(self.entities.device)
+    def _entities(self, groups: Sequence[IntArray], hidden: int, *, neighbors: bool) -> list[Entities]:
+        """Groups of entities as the network sees them, all of the same tables."""
+        rows = [as_tensor(ids).to(self.entities.device) for ids in groups]
         if not neighbors or not self.network.max_neighbors:
-            (rows,), table = self._rows(rows)
-            return Entities(rows, table)
-        found = on_device(self._finder.find(np.asarray(ids, np.int64), np.array(hidden)), self.entities.device)
-        (rows, ends), table = self._rows(rows, found.entities)
-        return Entities(rows, table, Neighbors(found.relations, ends, found.mask, self.relations, table))
+            own, table = self._rows(*rows)
+            return [Entities(each, table) for each in own]
+        finder, out_of_sight = self._finder, np.array(hidden)
+        near = [on_device(finder.find(np.asarray(ids, np.int64), out_of_sight), self.entities.device) for ids in groups]
+        every, table = self._rows(*rows, *(found.entities for found in near))
+        return [
+            Entities(own, table, Neighbors(found.relations, ends, found.mask, self.relations, table))
+            for own, ends, found in zip(every[: len(rows)], every[len(rows) :], near, strict=True)
+        ]
 
     def _rows(self, *ids: Tensor) -> tuple[Sequence[Tensor], Tensor]:
         """Entities as rows of a table in single precision: of all entities, or, where that is not kept, of these."""
@@ -115,9 +119,8 @@ class EpisodicSystem(FewShotSystem):
         size = len(self.entities) if support.candidates is None else len(support.candidates)
         count = self.network.inner_negatives
         drawn = adaptation_negatives(self.seed, pairs[:, 1], size, support.candidates, count)
-        heads, tails, negatives = (
-            self._entities(ids[None], hidden, neighbors=True) for ids in (pairs[:, 0], pairs[:, 1], drawn)
-        )
+        groups = [ids[None] for ids in (pairs[:, 0], pairs[:, 1], drawn)]
+        heads, tails, negatives = self._entities(groups, hidden, neighbors=True)
         sizes = torch.tensor([size], device=self.entities.device)
         relation = self.network.adapt(Pairs(heads, tails, negatives, candidates=sizes))
         return EpisodicState(_detached(relation), hidden, LastTails())
@@ -128,7 +131,7 @@ class EpisodicSystem(FewShotSystem):
         network, every = self.network, slice(None)
 
         def encode(ids: IntArray) -> Any:
-            found = self._entities(ids[None], state.hidden, neighbors=network.neighbors_of_queries)
+            (found,) = self._entities([ids[None]], state.hidden, neighbors=network.neighbors_of_queries)
             return network.encode(found)
 
         distinct, positions = np.unique(heads, return_inverse=True)

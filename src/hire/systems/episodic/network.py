@@ -245,6 +245,8 @@ def dropped_out(rate: float, *groups: Pairs) -> list[Pairs]:
 def joined(parts: Sequence[Entities], dim: int) -> Entities:
     """Entities of the same tables, one after another along a dimension."""
     near = [part.neighbors for part in parts]
+    if any(part.entity_table is not near[0].entity_table for part in near):  # loops that are compiled check no index
+        raise ValueError("entities of different tables cannot be joined")
     widest = max(part.mask.shape[-1] for part in near)
 
     def together(name: str) -> Tensor:
