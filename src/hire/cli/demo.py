@@ -110,7 +110,7 @@ def _compare(trained: TrainedModel) -> None:
         click.echo(
             f"HiRe is above the mean of t - h, where it starts, in {sum(map(gt, hire, start))} of the {DRAWS} draws; "
             f"with another --seed that may differ.\nOn the {tasks['train']} train relations, each held out of training "
-            "in turn, it is ahead by .10 (docs/results.md).\n"
+            "in turn, docs/results.md has it ahead.\n"
         )
 
 
