@@ -6,6 +6,7 @@ import sys
 
 def main() -> None:
     """Run the command line; an interruption while it is still being loaded is no traceback either."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's: products are small, threads only wait for one another
     try:
         from hire.cli import main as run
         from hire.util.processes import started_together

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyoxigraph
 import pytest
 
+from hire.data.sources.reading import read_examples
 from hire.errors import HireError
 from hire.inference.answers import Answer
 from hire.inference.bulk import Heads, Question, answers_for, teach_from, write_answers, writer
@@ -214,13 +215,15 @@ def test_reasons_and_thresholds_go_into_the_lines(relation: TaughtRelation) -> N
     ],
 )
 def test_wrong_examples_are_told_by_line(umls_run: Path, tmp_path: Path, content: str, message: str) -> None:
-    (tmp_path / "refs.tsv").write_text(content)
+    path = tmp_path / "refs.tsv"
+    path.write_text(content)
     with pytest.raises(HireError, match=f"(?s){message}"):
-        teach_from(load(umls_run), tmp_path / "refs.tsv")
+        teach_from(load(umls_run), read_examples(path), path)
 
 
 def test_examples_may_have_a_header(umls_run: Path, tmp_path: Path) -> None:
     path = tmp_path / "refs.csv"
     path.write_text('tail,head\norganism,virus\n"organism",fungus\n')
-    assert len(teach_from(load(umls_run), path).references) == 2
-    assert teach_from(load(umls_run), path).predict_heads("organism", 1)[0].head not in ("virus", "fungus")
+    relation = teach_from(load(umls_run), read_examples(path), path)
+    assert len(relation.references) == 2
+    assert relation.predict_heads("organism", 1)[0].head not in ("virus", "fungus")

@@ -38,17 +38,18 @@ facts_option = click.option(
 def _taught(
     model: str, dataset: str | None, references: Path, name: str | None, facts: Path | None, device: str
 ) -> TaughtRelation:
-    from hire.data.sources.reading import SourceOptions, read_sources
+    from hire.data.sources.reading import SourceOptions, read_examples, read_sources
     from hire.inference.bulk import teach_from
     from hire.inference.open import open_model
 
     use_one_thread()
+    examples = read_examples(references)  # fail before anything slow
     trained = open_model(model, dataset, device=device)
     if facts is not None:
         (table,) = read_sources([str(facts)], SourceOptions(), facts)
         columns = [column.to_pylist() for column in table.triples.arrays()]
         trained = trained.with_facts(list(zip(*columns, strict=True)))
-    return teach_from(trained, references, name)
+    return teach_from(trained, examples, references, name)
 
 
 @click.command()
@@ -100,6 +101,9 @@ def predict(
       hire predict runs/umls --references part_of.tsv --heads heads.txt --threshold 0.5 -o answers.tsv
       hire predict runs/umls --references part_of.tsv --heads heads.txt --format nt -o answers.nt --resume
     """
+    from hire.inference.ahead import start_compiling
+
+    start_compiling()
     from hire.inference.bulk import Heads, Question, answers_for, dependencies, lines_for, write_answers, writer
     from hire.inference.open import fingerprint_of_model
     from hire.inference.output import complete_for, is_stream

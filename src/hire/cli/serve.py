@@ -112,6 +112,9 @@ def serve_model(
         )
     keep_large_blocks_apart()
     with _bound(host, port) as listener:  # fail before anything slow
+        from hire.inference.ahead import start_compiling
+
+        start_compiling()
         from hire.inference.open import fingerprint_of_model, open_model
         from hire.service.app import create_app
         from hire.service.server import make_server

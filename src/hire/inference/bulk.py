@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hire import __version__
 from hire.data.iri import PREFIX, check_prefix
-from hire.data.sources.reading import read_examples, read_lines
+from hire.data.sources.reading import read_lines
 from hire.errors import HireError
 from hire.inference.answers import UNNAMED, Answer
 from hire.inference.export import to_ntriples, to_tsv
@@ -47,10 +47,12 @@ class Question(NamedTuple):
     explain: bool = False
 
 
-def teach_from(trained: TrainedModel, path: Path, name: str | None = None) -> TaughtRelation:
-    """Teach a relation from a table of references; problems are reported by line."""
+def teach_from(
+    trained: TrainedModel, examples: list[tuple[int, str, str]], path: Path, name: str | None = None
+) -> TaughtRelation:
+    """Teach a relation from a table of references that was read; problems are reported by line."""
     pairs, problems = [], []
-    for line, *pair in read_examples(path):
+    for line, *pair in examples:
         for entity in pair:
             try:
                 trained.names.id(entity)

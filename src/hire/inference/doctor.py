@@ -18,6 +18,7 @@ from hire.data.dataset import SPLITS, FewShotDataset
 from hire.data.open import open_dataset, open_graph
 from hire.data.verify import verify
 from hire.errors import HireError
+from hire.inference.ahead import machine_code_folder
 from hire.training.run import (
     CALIBRATION,
     CONFIG,
@@ -137,10 +138,7 @@ def _writable(name: str, folder: Path, remedy: str) -> Finding:
 
 def _compiled_code() -> Finding:
     """Where numba keeps machine code: without such a folder, every start compiles again."""
-    import hire
-
-    folder = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(hire.__file__).parent)
-    found = _writable("compiled code", folder, "set NUMBA_CACHE_DIR to a folder that can be written")
+    found = _writable("compiled code", machine_code_folder(), "set NUMBA_CACHE_DIR to a folder that can be written")
     return found if found.status == "ok" else found._replace(status="note")
 
 

@@ -10,6 +10,7 @@ import torch
 
 from hire.data.open import open_graph
 from hire.evaluation.calibration import calibrations_in
+from hire.inference.ahead import start_compiling
 from hire.inference.model import TrainedModel, load
 from hire.systems.path.pretrained import about, fingerprint, pretrained
 from hire.training.run import CONFIG, check_processes, read_config, weights_fingerprint
@@ -33,6 +34,7 @@ def open_model(
     """
     if (Path(source) / CONFIG).exists():
         return load(source, dataset, device=device)
+    start_compiling()
     opened = in_turn(lambda: open_graph(source if dataset is None else dataset))
     check_processes(opened)
     calibrations = calibrations_in(about()["calibration"])

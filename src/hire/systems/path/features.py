@@ -295,11 +295,12 @@ class ReferenceEvidence:
 
         [entities, ENTITY_FEATURES] and [2, 2, entities, shots].
         """
+        entities = np.ascontiguousarray(entities, np.int64)
         similarities, counted = self._compare(entities)
         features = np.empty((len(entities), len(ENTITY_FEATURES)), np.float32)
         settings = self.graph.settings
         kernels.describe_entities(
-            np.asarray(entities, np.int64),
+            entities,
             self.pairs,
             similarities,
             counted,
@@ -320,7 +321,7 @@ class ReferenceEvidence:
         found = np.zeros((2, 2, len(entities), shots), np.float32)
         counted = np.zeros((len(entities), 4), np.float32)
         kernels.compare(
-            np.asarray(entities, np.int64),
+            np.ascontiguousarray(entities, np.int64),
             graph.profile_offsets,
             graph.profile_edge_types,
             graph.profile_counts,

@@ -262,8 +262,8 @@ def describe_walks(
             if not starts_rule[first_types[entry]]:
                 continue
             key = first_types[entry] * edge_type_count + edge_types[edge]
-            rule = np.searchsorted(rule_keys, key)
-            if rule < len(rule_keys) and rule_keys[rule] == key:
+            rule = find(rule_keys, key)
+            if rule >= 0:
                 features[pair, 2] = max(features[pair, 2], rule_support[rule])
                 features[pair, 3] = max(features[pair, 3], rule_confidence[rule])
                 features[pair, 4] += rule_confidence[rule]

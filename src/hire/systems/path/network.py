@@ -238,6 +238,15 @@ class PathNetwork(nn.Module):
         channels = self.settings.members * self.settings.channels
         return unreached_scores(self._tiled_weights()[1], tails, features, channels)
 
+    @torch.no_grad()
+    def compile_tiles(self) -> None:
+        """Compile the loops of `mean_scores`, on one tail that nothing is known of."""
+        members, (hops, readout) = self.settings.members, self._tiled_weights()
+        nothing = Described(torch.zeros(1, members * readout.last.shape[1]), torch.zeros(1, members))
+        self.unreached_scores(self.tiled(nothing, torch.zeros(1)), np.zeros((1, len(PAIR_FEATURES)), np.float32))
+        state = torch.zeros(1, members * self.settings.channels)
+        updated(hops[0], state.numpy(), torch.zeros(1), None, state, torch.zeros(1, dtype=torch.long), 1.0)
+
     def _tiled_weights(self) -> tuple[list[TiledHop], TiledWeights]:
         """The weights of the hops before the last, and of the read-out, for tiles."""
         if self._kept_tiled is None:

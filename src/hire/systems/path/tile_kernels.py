@@ -38,7 +38,7 @@ def normalize(values: FloatArray, mean: FloatArray, spread: FloatArray) -> None:
 def arrive(
     first: int,
     last: int,
-    edge: int,
+    edge: int | np.int64,
     carried: FloatArray,
     weights: FloatArray,
     at_source: FloatArray,
@@ -48,7 +48,7 @@ def arrive(
     levels: IntArray,
     targets: IntArray,
     sums: FloatArray,
-) -> int:
+) -> int | np.int64:
     """Add up what arrives at some targets, from an edge on; returns the edge to go on with."""
     sums[: last - first] = 0
     while edge < len(targets) and targets[edge] < last:
@@ -93,8 +93,11 @@ def add_row_product(weights: FloatArray, inputs: FloatArray, count: int, total: 
 
 
 @compiled
-def gather(rows: FloatArray, chosen: IntArray, found: FloatArray) -> None:
-    """Copy chosen rows [LANES] into the columns of a tile [width, LANES]: eight at once wait for memory once."""
+def gather(rows: FloatArray, first: int | np.int64, chosen: IntArray, found: FloatArray) -> None:
+    """Copy chosen rows [LANES], from a column on, into the columns of a tile [width, LANES].
+
+    Eight at once wait for memory once.
+    """
     for lane in range(0, LANES, 8):
         of_0, of_1, of_2, of_3 = (
             rows[chosen[lane]],
@@ -105,9 +108,9 @@ def gather(rows: FloatArray, chosen: IntArray, found: FloatArray) -> None:
         of_4, of_5 = rows[chosen[lane + 4]], rows[chosen[lane + 5]]
         of_6, of_7 = rows[chosen[lane + 6]], rows[chosen[lane + 7]]
         for i in range(len(found)):
-            row = found[i]
-            row[lane], row[lane + 1], row[lane + 2], row[lane + 3] = of_0[i], of_1[i], of_2[i], of_3[i]
-            row[lane + 4], row[lane + 5], row[lane + 6], row[lane + 7] = of_4[i], of_5[i], of_6[i], of_7[i]
+            row, c = found[i], first + i
+            row[lane], row[lane + 1], row[lane + 2], row[lane + 3] = of_0[c], of_1[c], of_2[c], of_3[c]
+            row[lane + 4], row[lane + 5], row[lane + 6], row[lane + 7] = of_4[c], of_5[c], of_6[c], of_7[c]
 
 
 @compiled

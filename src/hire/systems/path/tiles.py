@@ -236,17 +236,19 @@ def _read_out(
     members, input_count, unit_count = own.inputs.shape
     channels = state.shape[1] // members
     of_features, of_channels = own.feature_rows, own.channel_rows
-    inputs = np.zeros((input_count, LANES), np.float32)
+    inputs = np.empty((input_count, LANES), np.float32)
     units, hidden = np.empty((unit_count, LANES), np.float32), np.empty((unit_count, LANES), np.float32)
     sums, arrived = np.empty((LANES, state.shape[1]), np.float32), np.empty((LANES, state.shape[1]), np.float32)
     exponents, total = np.empty(arrived.size, np.int32), np.zeros(LANES, np.float32)
-    lanes, factors = np.arange(LANES, dtype=np.int32), np.empty(LANES, np.float32)
+    lanes, factors = np.empty(LANES, np.int32), np.empty(LANES, np.float32)
+    for lane in range(LANES):
+        lanes[lane] = lane
     pairs, shared = np.empty(len(features), np.int32), np.empty(len(features), np.int32)
     count = _choose_pairs(tails, features, reached, pairs, shared)
     chosen = np.zeros(count + LANES, np.int32)  # the kinds of the pairs
     for row in range(count):
         chosen[row] = tails.kinds[pairs[row]]
-    edge = 0
+    edge: int | np.int64 = np.int64(0)  # a literal would be compiled once more
     for start in range(0, count, LANES):
         width = min(LANES, count - start)
         walked = min(width, max(0, len(reached) - start))  # pairs of the tile that are reached
@@ -282,7 +284,7 @@ def _read_out(
             if walked:
                 arriving = inputs[of_features : of_features + channels]
                 lessened = inputs[of_features + of_channels : of_features + 2 * of_channels]
-                gather(arrived[:, member * channels : (member + 1) * channels], lanes, arriving)
+                gather(arrived, member * channels, lanes, arriving)
                 for c in range(channels):
                     for lane in range(LANES):
                         lessened[c, lane] = arriving[c, lane] * factors[lane]
@@ -293,7 +295,7 @@ def _read_out(
                     for c in range(channels):
                         staying[c, lane] = state[stay, member * channels + c]
             add_row_product(own.linear[member], inputs, row_count, total)
-            gather(tails.units[member], chosen[start : start + LANES], units)
+            gather(tails.units[member], np.int64(0), chosen[start : start + LANES], units)
             add_product(own.inputs[member], inputs, row_count, units)
             kernels.gelu(units.reshape(-1))
             for unit in range(unit_count):
@@ -304,7 +306,10 @@ def _read_out(
         for lane in range(width):
             scores[pairs[start + lane]] = (total[lane] + own.last_bias[0]) / np.float32(members)
     for row in range(len(reached), count):
-        if not features[pairs[row]].any():
+        linked = False
+        for column in range(features.shape[1]):
+            linked |= features[pairs[row], column] != 0
+        if not linked:
             tails.unlinked[chosen[row]] = scores[pairs[row]]  # whichever thread is first: the bits are the same
     for pair in range(len(features)):
         if shared[pair] >= 0:

@@ -243,7 +243,7 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
         third.edge_types.numpy(),
         third.targets.numpy(),
         reached,
-        far[:, 1],
+        far[:, 1].copy(),
         near.stays,
         row_offsets(near.targets, len(near.nodes)),
         first_types[np.argsort(near.targets, kind="stable")].astype(np.int64),
@@ -253,7 +253,7 @@ def walks(evidence: ReferenceEvidence, heads: IntArray, tails: Tails, chosen: In
         graph.edge_type_count,
         features,
     )
-    kernels.match_references(similarities[HEAD][:, own], tails.similarities, some, features[:, 5:])
+    kernels.match_references(similarities[HEAD].take(own, axis=1), tails.similarities, some, features[:, 5:])
     of_near, of_heads = torch.from_numpy(near_features), torch.from_numpy(near_features[own])
     first = _layer(near.edges.owners, first_types, near.targets, graph.levels_of(near.edges.ids))
     return Walks(

@@ -1,0 +1,97 @@
+"""Compile the loops of an answer in a second process, the first time on a machine.
+
+It takes as long as to read a graph of some size and to fit the pre-trained model to it, which happens meanwhile. The
+machine code is kept where all later processes find it; so this one imports nothing heavy until it compiles.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import hire
+from hire.util.files import cache_directory
+from hire.util.processes import share
+
+MARK = "ahead-"  # begins the name of an empty file: the loops of an answer are compiled
+REFERENCE, HEAD = ("cell", "tissue"), "tissue"  # of the bundled dataset, which is answered on
+
+_compiler: subprocess.Popen[bytes] | None = None
+
+
+def machine_code_folder() -> Path:
+    """Where machine code is kept between processes."""
+    chosen, package = os.environ.get("NUMBA_CACHE_DIR"), Path(hire.__file__).parent
+    if chosen:
+        return Path(chosen)
+    return package / "__pycache__" if os.access(package, os.W_OK) else cache_directory()
+
+
+def start_compiling() -> None:
+    """Begin to compile in another process, unless that is done, or there is one processor, or no room to keep it.
+
+    The process ends by itself, at the latest with this one.
+    """
+    global _compiler
+    if _compiler is not None or not share().first or _processors() < 2 or "python" not in Path(sys.executable).name:
+        return
+    folder = machine_code_folder()
+    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if (folder / _mark()).exists() or not os.access(nearest, os.W_OK):
+        return
+    nothing = subprocess.DEVNULL
+    try:
+        _compiler = subprocess.Popen(
+            [sys.executable, "-P", "-m", "hire.inference.ahead"],
+            stdin=nothing,
+            stdout=nothing,
+            stderr=nothing,
+            start_new_session=True,  # an interruption is ours
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+    except OSError:  # no process can be started; the loops are compiled here, one after the other
+        return
+    atexit.register(_stop)
+
+
+def _processors() -> int:
+    """How many of the processors are ours."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _stop() -> None:
+    if _compiler is not None:
+        _compiler.terminate()
+        _compiler.wait()
+
+
+def _mark() -> str:
+    """The name of the file that says that the loops are compiled, as they are now."""
+    loops = sorted((Path(hire.__file__).parent / "systems" / "path").glob("*.py"))
+    about = [platform.python_version(), platform.machine(), version("numba")]
+    about += [f"{path.name} {path.stat().st_mtime_ns} {path.stat().st_size}" for path in loops]
+    return MARK + hashlib.sha256("\n".join(about).encode()).hexdigest()[:16]
+
+
+def _compile() -> None:
+    """Compile all loops of an answer: those that take longest and are needed last, then the rest."""
+    from hire.inference.open import open_model
+    from hire.systems.path.pretrained import pretrained_network
+
+    pretrained_network().compile_tiles()
+    open_model("umls-one", refit=False).teach([REFERENCE]).predict(HEAD)
+    folder = machine_code_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    for outdated in folder.glob(MARK + "*"):
+        outdated.unlink(missing_ok=True)
+    (folder / _mark()).touch()
+
+
+if __name__ == "__main__":
+    _compile()
