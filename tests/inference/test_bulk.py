@@ -210,6 +210,7 @@ def test_reasons_and_thresholds_go_into_the_lines(relation: TaughtRelation) -> N
         ("virus\torganism\nvirsu\torganism\nplant\torgnism\n", "refs.tsv:2: unknown entity 'virsu'\n.*refs.tsv:3"),
         ("virus organism\n", "refs.tsv:1: expected 2 columns, found 1"),
         ("virus\torganism\nvirus\n", "refs.tsv:2: expected 2 columns, found 1"),
+        ("virus\tisa\torganism\n", "refs.tsv:1: expected 2 columns, found 3"),
         ("head\ttail\n", "contains no pairs"),
         ("", "is empty"),
     ],
@@ -219,6 +220,16 @@ def test_wrong_examples_are_told_by_line(umls_run: Path, tmp_path: Path, content
     path.write_text(content)
     with pytest.raises(HireError, match=f"(?s){message}"):
         teach_from(load(umls_run), read_examples(path), path)
+
+
+def test_facts_are_no_references_unless_their_columns_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "refs.tsv"
+    path.write_text("virus\tisa\torganism\n")
+    with pytest.raises(HireError) as error:
+        read_examples(path)
+    assert "leave out the relation" in error.value.problems[0].remedy
+    path.write_text("head\trelation\ttail\nvirus\tisa\torganism\n")
+    assert read_examples(path) == [(2, "virus", "organism")]
 
 
 def test_examples_may_have_a_header(umls_run: Path, tmp_path: Path) -> None:

@@ -233,10 +233,16 @@ class _Reader:
                 f"expected {len(self.headers[0])} columns, found {self.width}: {row!r}"[:500],
                 file=self.path,
                 line=line,
-                remedy="separate columns with tabs in .tsv files and commas in .csv files"
-                + (", or choose columns, as in --columns 1,2,3" if self.headers is TRIPLE_HEADERS else ""),
+                remedy=self._remedy(),
             )
         return known is not None if self.layout.header is None else self.layout.header
+
+    def _remedy(self) -> str:
+        """What to do about a table with another number of columns."""
+        if self.headers is REFERENCE_HEADERS and self.width == len(TRIPLE_HEADERS[0]):
+            return "references are pairs of head and tail: leave out the relation, or name the columns in the first line"
+        remedy = "separate columns with tabs in .tsv files and commas in .csv files"
+        return remedy + (", or choose columns, as in --columns 1,2,3" if self.headers is TRIPLE_HEADERS else "")
 
     def _read_plain(self, block: bytes, first_line: int, columns: Columns) -> None:
         """Split a block of unquoted lines with array operations."""
