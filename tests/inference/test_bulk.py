@@ -227,7 +227,7 @@ def test_facts_are_no_references_unless_their_columns_are_named(tmp_path: Path) 
     path.write_text("virus\tisa\torganism\n")
     with pytest.raises(HireError) as error:
         read_examples(path)
-    assert "leave out the relation" in error.value.problems[0].remedy
+    assert "leave out the relation" in (error.value.problems[0].remedy or "")
     path.write_text("head\trelation\ttail\nvirus\tisa\torganism\n")
     assert read_examples(path) == [(2, "virus", "organism")]
 

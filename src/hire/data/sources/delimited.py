@@ -240,7 +240,7 @@ class _Reader:
     def _remedy(self) -> str:
         """What to do about a table with another number of columns."""
         if self.headers is REFERENCE_HEADERS and self.width == len(TRIPLE_HEADERS[0]):
-            return "references are pairs of head and tail: leave out the relation, or name the columns in the first line"
+            return "references are pairs of head and tail: leave out the relation, or name the columns in line 1"
         remedy = "separate columns with tabs in .tsv files and commas in .csv files"
         return remedy + (", or choose columns, as in --columns 1,2,3" if self.headers is TRIPLE_HEADERS else "")
 
