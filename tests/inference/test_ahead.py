@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import hire
 from hire.inference import ahead
 
 # What an answer compiles, beside what it finds compiled.
@@ -45,6 +46,21 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     monkeypatch.setattr("hire.inference.ahead.atexit.register", lambda stop: None)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "code"))
     return commands
+
+
+def test_it_compiles_the_package_that_was_imported(tmp_path: Path) -> None:
+    """Also from a folder of sources that is not installed, and whatever else is in the folder that it is called from."""
+    (tmp_path / "numpy.py").write_text("raise SystemExit(3)")
+    found = subprocess.run(
+        [sys.executable, "-P", "-c", "import hire, numpy; print(hire.__file__)"],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": ahead._import_path()},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert found.stdout.strip() == hire.__file__
 
 
 def test_it_starts_once(started: list[list[str]]) -> None:

@@ -53,11 +53,17 @@ def start_compiling() -> None:
             stdout=nothing,
             stderr=nothing,
             start_new_session=True,  # an interruption is ours
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": _import_path()},
         )
     except OSError:  # no process can be started; the loops are compiled here, one after the other
         return
     atexit.register(_stop)
+
+
+def _import_path() -> str:
+    """Where the process finds this package, wherever it has been imported from."""
+    own, given = str(Path(hire.__file__).parents[1]), os.environ.get("PYTHONPATH")
+    return own if not given else own + os.pathsep + given
 
 
 def _processors() -> int:
