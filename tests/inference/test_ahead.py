@@ -49,7 +49,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
 
 
 def test_it_compiles_the_package_that_was_imported(tmp_path: Path) -> None:
-    """Also from a folder of sources that is not installed, and whatever else is in the folder that it is called from."""
+    """Also from sources that are not installed, and whatever is in the folder that it is called from."""
     (tmp_path / "numpy.py").write_text("raise SystemExit(3)")
     found = subprocess.run(
         [sys.executable, "-P", "-c", "import hire, numpy; print(hire.__file__)"],
