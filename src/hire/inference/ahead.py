@@ -87,10 +87,11 @@ def _mark() -> str:
 
 def _compile() -> None:
     """Compile all loops of an answer: those that take longest and are needed last, then the rest."""
-    from hire.inference.open import open_model
     from hire.systems.path.pretrained import pretrained_network
 
     pretrained_network().compile_tiles()
+    from hire.inference.open import open_model
+
     open_model("umls-one", refit=False).teach([REFERENCE]).predict(HEAD)
     folder = machine_code_folder()
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 IntArray = NDArray[np.signedinteger[Any]]
 FloatArray = NDArray[np.float32]
+S = TypeVar("S", bound=np.generic)
 
 
 def distinct(values: NDArray[Any]) -> NDArray[Any]:
     """The distinct values, sorted; for millions of them many times faster than `np.unique`, which hashes."""
     ordered = np.sort(values, axis=None)
     return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if len(ordered) else ordered
+
+
+def read_only(values: NDArray[S]) -> NDArray[S]:
+    """A view that cannot be written, whether the array can or is mapped: a loop is compiled for one of the two."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
 
 
 def row_offsets(rows: IntArray, row_count: int) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from hire.systems.path import kernels
 from hire.systems.path.graph import Edges, EvidenceGraph
 from hire.systems.path.reduced import ReducedGraph
 from hire.systems.path.rules import PATH_FEATURES, PairPaths, Rules, paths_between
-from hire.util.arrays import FloatArray, IntArray, distinct, expand_rows
+from hire.util.arrays import FloatArray, IntArray, distinct, expand_rows, read_only
 
 EDGE_FEATURES = (  # of each edge type
     "head similarity",  # between its sources and the reference heads, by profile
@@ -354,15 +354,12 @@ class ReferenceEvidence:
         """
         types, shots = self.graph.types, len(self.pairs)
         if types is None:
-            return (
-                np.zeros(self.graph.entity_count + 1, np.int64),
-                np.zeros(0, np.int32),
-                np.zeros((0, 2 * shots), bool),
-            )
+            offsets, none = np.zeros(self.graph.entity_count + 1, np.int64), np.zeros(0, np.int32)
+            return read_only(offsets), read_only(none), np.zeros((0, 2 * shots), bool)
         members, owners = expand_rows(types.offsets, self.pairs.T.ravel())
         has = np.zeros((len(types.names), 2 * shots), bool)
         has[types.members[members], owners] = True
-        return types.offsets, types.members, has
+        return read_only(types.offsets), read_only(types.members), has
 
     def degrees(self, entities: IntArray) -> FloatArray:
         """The feature "degree" of some entities: log(1 + degree) / 5, without the edges of the hidden relation."""
