@@ -31,6 +31,20 @@ print(*Compiled.names)
 """
 
 
+# The same with tiles compiled first: an answer has to find them as it needs them.
+TILES = """
+from hire.systems.path.tile_kernels import compile_tiles, read_out_tiles, update_tiles
+
+compile_tiles()
+import sys
+assert "torch" not in sys.modules
+from hire.inference.open import open_model
+
+open_model("umls-one", refit=False).teach([("cell", "tissue")]).predict("tissue")
+print(len(read_out_tiles.signatures), len(update_tiles.signatures))
+"""
+
+
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     """The commands that were started, on a machine with two processors and an empty folder for machine code."""
@@ -124,3 +138,6 @@ def test_an_answer_compiles_nothing_more(tmp_path: Path) -> None:
         [sys.executable, "-c", ANSWER, str(graph)], env=env, check=True, capture_output=True, text=True, timeout=300
     )
     assert set(answered.stdout.split()) <= {"fan_outs_back"}  # of reading a graph
+    command = [sys.executable, "-c", TILES]
+    tiles = subprocess.run(command, env=env, check=True, capture_output=True, text=True, timeout=300)
+    assert tiles.stdout.split() == ["1", "1"]

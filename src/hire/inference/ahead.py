@@ -87,9 +87,9 @@ def _mark() -> str:
 
 def _compile() -> None:
     """Compile all loops of an answer: those that take longest and are needed last, then the rest."""
-    from hire.systems.path.pretrained import pretrained_network
+    from hire.systems.path.tile_kernels import compile_tiles
 
-    pretrained_network().compile_tiles()
+    compile_tiles()
     from hire.inference.open import open_model
 
     open_model("umls-one", refit=False).teach([REFERENCE]).predict(HEAD)

@@ -22,7 +22,7 @@ from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.network import DEGREE, PathNetwork
 from hire.systems.path.readout import Described
 from hire.systems.path.settings import PathSettings
-from hire.systems.path.tiles import TiledTails
+from hire.systems.path.tile_kernels import TiledTails
 from hire.systems.path.walks import Tails, Walks, walks
 from hire.systems.path.whole import WholeGraph, WholeTails
 from hire.util.arrays import FloatArray, IntArray

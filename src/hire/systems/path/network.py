@@ -30,7 +30,8 @@ from hire.systems.path.readout import (
     staying,
 )
 from hire.systems.path.settings import PathModelSettings
-from hire.systems.path.tiles import TiledHop, TiledTails, TiledWeights, tiled_scores, unreached_scores, updated
+from hire.systems.path.tile_kernels import TiledHop, TiledTails, TiledWeights, unreached_scores
+from hire.systems.path.tiles import tiled_hop, tiled_scores, tiled_tails, tiled_weights, updated
 from hire.systems.path.walks import HOPS, PAIR_FEATURES, TailInputs, Walks
 from hire.util.arrays import FloatArray
 
@@ -215,7 +216,7 @@ class PathNetwork(nn.Module):
 
     def tiled(self, described: Described, degrees: Tensor) -> TiledTails:
         """The result of `describe` for tails that will be asked about often, and their degrees."""
-        return TiledTails.of(described, self.settings.members, self._lessening(degrees))
+        return tiled_tails(described, self.settings.members, self._lessening(degrees))
 
     def mean_scores(self, weights: list[Tensor], tails: TiledTails, walks: Walks) -> Tensor:
         """The mean of the members' scores for one head and all tails, [tails]; without gradients, on a CPU."""
@@ -238,25 +239,16 @@ class PathNetwork(nn.Module):
         channels = self.settings.members * self.settings.channels
         return unreached_scores(self._tiled_weights()[1], tails, features, channels)
 
-    @torch.no_grad()
-    def compile_tiles(self) -> None:
-        """Compile the loops of `mean_scores`, on one tail that nothing is known of."""
-        members, (hops, readout) = self.settings.members, self._tiled_weights()
-        nothing = Described(torch.zeros(1, members * readout.last.shape[1]), torch.zeros(1, members))
-        self.unreached_scores(self.tiled(nothing, torch.zeros(1)), np.zeros((1, len(PAIR_FEATURES)), np.float32))
-        state = torch.zeros(1, members * self.settings.channels)
-        updated(hops[0], state.numpy(), torch.zeros(1), None, state, torch.zeros(1, dtype=torch.long), 1.0)
-
     def _tiled_weights(self) -> tuple[list[TiledHop], TiledWeights]:
         """The weights of the hops before the last, and of the read-out, for tiles."""
         if self._kept_tiled is None:
             hops = [
-                TiledHop.of(
+                tiled_hop(
                     self.updates[hop].get_parameter("weight"), self.norm_scale[:, hop, 0], self.norm_shift[:, hop, 0]
                 )
                 for hop in range(HOPS - 1)
             ]
-            self._kept_tiled = hops, TiledWeights.of(self._weights().readout)
+            self._kept_tiled = hops, tiled_weights(self._weights().readout)
         return self._kept_tiled
 
     def _lessening(self, degrees: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from hire.systems.path.features import HEAD, TAIL, ReferenceEvidence
 from hire.systems.path.graph import EvidenceGraph
 from hire.systems.path.network import DEGREE, PathNetwork
 from hire.systems.path.readout import Described
-from hire.systems.path.tiles import TiledTails
+from hire.systems.path.tile_kernels import TiledTails
 from hire.systems.path.walks import PAIR_FEATURES, TailInputs, nodes_within_two_hops
 from hire.util.arrays import FloatArray, IntArray, distinct, expand_rows
 from hire.util.compiled import compiled

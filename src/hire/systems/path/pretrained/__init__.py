@@ -43,13 +43,6 @@ def _tensors() -> dict[str, Tensor]:
             raise HireError(error.problems[0].message, file=path, remedy=INSTALL_AGAIN) from error
 
 
-def pretrained_network() -> PathNetwork:
-    """The pre-trained network by itself, over no graph."""
-    network = PathNetwork(from_plain(PathSettings, about()["settings"]).model)
-    network.load_state_dict(_tensors())
-    return network.eval()
-
-
 def pretrained(dataset: FewShotDataset, device: torch.device | str = "cpu", *, refit: bool = True) -> PathModel:
     """The pre-trained path network over a dataset's facts, fitted to them unless it is to stay as it ships."""
     return on_graph(dataset, from_plain(PathSettings, about()["settings"]), _tensors(), device, refit=refit)
