@@ -12,6 +12,7 @@ import pytest
 import hire
 from hire.inference import ahead
 
+COMMAND = [sys.executable, "-P", "-c", "from hire.inference import ahead; ahead.compile_answers()"]
 # What an answer compiles, beside what it finds compiled.
 ANSWER = """
 import sys
@@ -54,10 +55,10 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
         def __init__(self, command: list[str], **_: object) -> None:
             commands.append(command)
 
-    monkeypatch.setattr(ahead, "_compiler", None)
+    monkeypatch.setattr(ahead, "_begun", False)
     monkeypatch.setattr(ahead, "_processors", lambda: 2)
     monkeypatch.setattr("hire.inference.ahead.subprocess.Popen", Started)
-    monkeypatch.setattr("hire.inference.ahead.atexit.register", lambda stop: None)
+    monkeypatch.setattr("hire.inference.ahead.atexit.register", lambda *stop: None)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "code"))
     return commands
 
@@ -80,7 +81,13 @@ def test_it_compiles_the_package_that_was_imported(tmp_path: Path) -> None:
 def test_it_starts_once(started: list[list[str]]) -> None:
     ahead.start_compiling()
     ahead.start_compiling()
-    assert started == [[sys.executable, "-P", "-m", "hire.inference.ahead"]]
+    assert started == [COMMAND]
+
+
+def test_the_process_that_compiles_starts_no_other(started: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hire.systems.path.tile_kernels.compile_tiles", lambda: None)
+    ahead.compile_answers()
+    assert not started and (ahead.machine_code_folder() / ahead._mark()).exists()
 
 
 def test_one_processor_has_no_time_for_it(started: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,12 +131,12 @@ def test_without_processes_the_loops_are_compiled_here(
 
     monkeypatch.setattr("hire.inference.ahead.subprocess.Popen", fails)
     ahead.start_compiling()
-    assert ahead._compiler is None
+    assert not ahead._begun
 
 
 def test_an_answer_compiles_nothing_more(tmp_path: Path) -> None:
     env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "code"), "HIRE_CACHE": str(tmp_path / "cache")}
-    subprocess.run([sys.executable, "-P", "-m", "hire.inference.ahead"], env=env, check=True, timeout=300)
+    subprocess.run(COMMAND, env=env, check=True, timeout=300)
     assert [path.name for path in (tmp_path / "code").glob(ahead.MARK + "*")] == [ahead._mark()]
     graph = tmp_path / "graph.tsv"
     facts = [(f"a{i % 7}", f"r{i % 3}", f"b{i % 5}") for i in range(60)]

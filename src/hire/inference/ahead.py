@@ -22,7 +22,7 @@ from hire.util.processes import share
 MARK = "ahead-"  # begins the name of an empty file: the loops of an answer are compiled
 REFERENCE, HEAD = ("cell", "tissue"), "tissue"  # of the bundled dataset, which is answered on
 
-_compiler: subprocess.Popen[bytes] | None = None
+_begun = False  # by this process: it has started another one, or is that one
 
 
 def machine_code_folder() -> Path:
@@ -36,10 +36,10 @@ def machine_code_folder() -> Path:
 def start_compiling() -> None:
     """Begin to compile in another process, unless that is done, or there is one processor, or no room to keep it.
 
-    The process ends by itself, at the latest with this one.
+    The process ends by itself, and no later than this one unless that is killed.
     """
-    global _compiler
-    if _compiler is not None or not share().first or _processors() < 2 or "python" not in Path(sys.executable).name:
+    global _begun
+    if _begun or not share().first or _processors() < 2 or "python" not in Path(sys.executable).name:
         return
     folder = machine_code_folder()
     nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
@@ -47,8 +47,8 @@ def start_compiling() -> None:
         return
     nothing = subprocess.DEVNULL
     try:
-        _compiler = subprocess.Popen(
-            [sys.executable, "-P", "-m", "hire.inference.ahead"],
+        compiler = subprocess.Popen(
+            [sys.executable, "-P", "-c", "from hire.inference import ahead; ahead.compile_answers()"],
             stdin=nothing,
             stdout=nothing,
             stderr=nothing,
@@ -57,7 +57,8 @@ def start_compiling() -> None:
         )
     except OSError:  # no process can be started; the loops are compiled here, one after the other
         return
-    atexit.register(_stop)
+    _begun = True
+    atexit.register(_stop, compiler)
 
 
 def _import_path() -> str:
@@ -71,10 +72,9 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _stop() -> None:
-    if _compiler is not None:
-        _compiler.terminate()
-        _compiler.wait()
+def _stop(compiler: subprocess.Popen[bytes]) -> None:
+    compiler.terminate()
+    compiler.wait()
 
 
 def _mark() -> str:
@@ -85,8 +85,10 @@ def _mark() -> str:
     return MARK + hashlib.sha256("\n".join(about).encode()).hexdigest()[:16]
 
 
-def _compile() -> None:
+def compile_answers() -> None:
     """Compile all loops of an answer: those that take longest and are needed last, then the rest."""
+    global _begun
+    _begun = True  # the answer below is not to start yet another process
     from hire.systems.path.tile_kernels import compile_tiles
 
     compile_tiles()
@@ -98,7 +100,3 @@ def _compile() -> None:
     for outdated in folder.glob(MARK + "*"):
         outdated.unlink(missing_ok=True)
     (folder / _mark()).touch()
-
-
-if __name__ == "__main__":
-    _compile()
