@@ -9,8 +9,11 @@ from torch import Tensor, nn
 
 from hire.data.dataset import FewShotDataset
 from hire.systems.base import Support
-from hire.systems.episodic.drawing import adaptation_negatives
+from hire.systems.episodic.drawing import adaptation_negatives, random_embeddings
+from hire.systems.episodic.trainer import EpisodicTrainer
 from hire.systems.gana import Gana, GanaModelSettings, GanaNetwork, GanaSettings, ReferenceEncoder
+from hire.training.settings import RunSettings
+from tests.systems.within_margin import tasks_kept
 
 DIMENSION = 6
 MODEL = GanaModelSettings(
@@ -122,3 +125,32 @@ def test_only_the_neighbors_of_references_are_looked_at(umls: FewShotDataset) ->
     system.relations = system.relations + 1
     assert not torch.allclose(system.score(system.adapt(Support(pairs)), np.array([3]), np.arange(30)), before)
     assert not system.network.neighbors_of_queries
+
+
+def test_a_step_is_the_same_without_the_tasks_within_the_margin(
+    umls: FewShotDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small: dict[str, object] = {"model.dimension": 12, "model.hidden": 8, "model.margin": 0.05}
+    small |= {"training.tasks": 24, "training.shots": [1], "training.queries": 1}
+    small |= {"optimizer.learning_rate": 0.02, "optimizer.table_learning_rate": 0.02}
+    settings = RunSettings.of_recipe("gana", "published").changed(small).settings
+    embeddings = random_embeddings(len(umls.graph.entities), len(umls.graph.relations), 12, seed=1)
+    trainer = EpisodicTrainer(Gana, umls, embeddings, settings)
+    assert trainer.network.rate == 0.5
+    assert 0 < min(tasks_kept(trainer, GanaNetwork, monkeypatch, 24)) < 16
+
+
+def test_dropout_falls_on_what_the_aggregator_sees_once_for_each(umls: FewShotDataset) -> None:
+    settings = RunSettings.of_recipe("gana", "published").changed({"model.dimension": 12}).settings
+    embeddings = random_embeddings(len(umls.graph.entities), len(umls.graph.relations), 12, seed=1)
+    trainer = EpisodicTrainer(Gana, umls, embeddings, settings)
+    batch = trainer.batch(0)
+    (references, _), _ = trainer._pairs(*batch)
+    network = trainer.network.train()
+    assert isinstance(network, GanaNetwork)
+    seen = network.seen(references)
+    kept = seen.heads.table / references.heads.table
+    assert set(kept.round(decimals=3).flatten().tolist()) == {0.0, 2.0}
+    assert seen.heads.table is seen.tails.table is seen.tails.neighbors.entity_table
+    assert references.negatives is seen.negatives
+    assert network.eval().seen(references) is references

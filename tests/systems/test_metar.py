@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from hire.data.dataset import FewShotDataset
 from hire.systems.base import Support
 from hire.systems.episodic.drawing import adaptation_negatives, random_embeddings
-from hire.systems.episodic.network import Pairs
 from hire.systems.episodic.trainer import EpisodicTrainer
 from hire.systems.metar import MetaR, MetaRModelSettings, MetaRNetwork, MetaRSettings
 from hire.training.settings import RunSettings
+from tests.systems.within_margin import tasks_kept
 
 DIMENSION = 6
 MODEL = MetaRModelSettings(
@@ -118,45 +118,13 @@ def test_the_inner_step_of_training_may_be_another_one(umls: FewShotDataset) -> 
     assert training.norm() > 0 and torch.allclose(16 * training, evaluation, atol=1e-5)
 
 
-def gradients(trainer: EpisodicTrainer) -> list[torch.Tensor]:
-    """Those of the next step: of the network, and of all entities."""
-    trainer.network.zero_grad()
-    loss = trainer.loss(trainer.batch(trainer.step))
-    loss.value.backward()  # type: ignore[no-untyped-call]
-    entities = torch.zeros_like(trainer.system().entities)
-    for rows in loss.rows:
-        assert rows.vectors.grad is not None
-        entities[rows.ids] = rows.vectors.grad
-    parameters = [each.grad for each in trainer.network.parameters() if each.grad is not None]
-    return [loss.value.detach(), entities, *(gradient.clone() for gradient in parameters)]
-
-
 def test_a_step_is_the_same_without_the_tasks_within_the_margin(
     umls: FewShotDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noise = {"model__dropout": 0.5, "model__normalized": True}
     trainer = published(umls, model__settled_after=2, model__margin=0.01, training__queries=1, **noise)
-    kept: list[int] = []
-    chosen = MetaRNetwork.to_learn
-
-    def to_learn(network: MetaRNetwork, references: Pairs, queries: Pairs) -> torch.Tensor | None:
-        found = chosen(network, references, queries)
-        kept.append(24 if found is None else len(found))
-        return found
-
-    for _ in range(40):
-        trainer.network.train()
-        with monkeypatch.context() as patch:
-            patch.setattr(MetaRNetwork, "to_learn", to_learn)
-            quick = gradients(trainer)
-        with monkeypatch.context() as patch:
-            patch.setattr(MetaRNetwork, "to_learn", lambda *_: None)
-            slow = gradients(trainer)
-        if trainer.step >= 2:  # before, dropout is drawn anew
-            assert len(quick) == len(slow) > 10
-            assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(quick, slow, strict=True))
-        trainer.train_step()
-    assert kept[:2] == [24, 24] and 0 < min(kept) < 12
+    kept = tasks_kept(trainer, MetaRNetwork, monkeypatch, 24)
+    assert len(kept) == 58 and 0 < min(kept) < 12  # in the first two steps it is drawn anew what to drop
 
 
 def test_a_step_in_which_all_tasks_are_within_the_margin(umls: FewShotDataset, monkeypatch: pytest.MonkeyPatch) -> None:

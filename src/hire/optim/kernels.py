@@ -39,11 +39,16 @@ def move_rows(
     epsilon_before: float,
     epsilon: float,
 ) -> None:
-    """Bring some distinct rows up to date, then take the step of update `now` with their gradient [n, dimension]."""
+    """Bring some distinct rows up to date, then take the step of update `now` with their gradient [n, dimension].
+
+    Rows whose gradient is zero stay at rest.
+    """
     dimension = gradient.shape[1]
     rate, before, small = np.float32(step), np.float32(epsilon_before), np.float32(epsilon)
     first_share, second_share = np.float32(1 - momentum), np.float32(1 - decay)
     for i in range(len(numbers)):
+        if not gradient[i].any():
+            continue
         row = parts[numbers[i]]
         last = int(row[3 * dimension])
         missed = drift[last]

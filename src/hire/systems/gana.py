@@ -6,7 +6,7 @@ The names of the parts are those of the paper's sections.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from hire.embeddings.distances import normal
 from hire.systems.base import Recipe
 from hire.systems.episodic.model import EpisodicSystem
-from hire.systems.episodic.network import Entities, Pairs, masked_softmax, pair_distances
+from hire.systems.episodic.network import Entities, Pairs, dropout, masked_softmax, pair_distances
 from hire.systems.episodic.refined import RefinedModelSettings, RefinedNetwork
 from hire.systems.episodic.settings import EpisodicSettings
 from hire.util.ranges import Count, Dropout, Few, Size
@@ -54,9 +54,25 @@ class GanaNetwork(RefinedNetwork):
     def __init__(self, settings: GanaModelSettings) -> None:
         super().__init__(settings)
         self.max_neighbors = settings.max_neighbors
-        self.aggregator = NeighborAggregator(settings.dimension, settings.dropout)
+        self.rate = settings.dropout
+        self.aggregator = NeighborAggregator(settings.dimension)
         self.encoder = ReferenceEncoder(settings.dimension, settings.hidden, settings.layers)
         self.direction = nn.Parameter(0.1 * torch.randn(settings.dimension))
+
+    def seen(self, references: Pairs) -> Pairs:
+        """References as the aggregator sees them in training: the vectors of entities and relations after dropout."""
+        heads, tails = references.heads, references.tails
+        if not self.training or not self.rate:
+            return references
+        if heads.table is not heads.neighbors.entity_table:
+            raise ValueError("entities and their neighbors must be of one table")
+        entities, relations = (dropout(table, self.rate) for table in (heads.table, heads.neighbors.relation_table))
+
+        def changed(of: Entities) -> Entities:
+            around = replace(of.neighbors, relation_table=relations, entity_table=entities)
+            return Entities(of.rows, entities, around)
+
+        return references._replace(heads=changed(heads), tails=changed(tails))
 
     def learn(self, references: Pairs) -> Hyperplane:
         """The relations of references [tasks, shots] before they are refined."""
@@ -79,25 +95,23 @@ def _on_plane(entities: Tensor, unit: Tensor) -> Tensor:
 class NeighborAggregator(nn.Module):
     """The gated and attentive neighbor aggregator: e' = g c + (1 - g) e, where c is the attended neighborhood."""
 
-    def __init__(self, dimension: int, dropout: float) -> None:
+    def __init__(self, dimension: int) -> None:
         super().__init__()
         self.neighbor = nn.Linear(2 * dimension, dimension)
         self.attention = nn.Linear(dimension, 1)
         self.gate = nn.Linear(dimension, 1)
-        self.dropout = nn.Dropout(dropout)
         nn.init.xavier_normal_(self.neighbor.weight)
         nn.init.xavier_normal_(self.attention.weight)
 
     def forward(self, entities: Entities) -> Tensor:
         """Entities [...] with their neighbors: [..., dim]."""
         near = entities.neighbors
-        dropout = self.dropout.p if self.training else 0.0
-        tuples = near.linear(self.neighbor.weight, dropout) + self.neighbor.bias
+        tuples = near.linear(self.neighbor.weight) + self.neighbor.bias
         tuples = F.leaky_relu(tuples)  # c_i: [..., n, dim]
         weights = masked_softmax(self.attention(tuples).squeeze(-1), near.mask)  # [..., n]
         around = (weights.unsqueeze(-1) * tuples).sum(dim=-2)  # c: [..., dim]
         gate = torch.sigmoid(self.gate(around))  # g: [..., 1]
-        found: Tensor = gate * around + (1 - gate) * self.dropout(entities.vectors)
+        found: Tensor = gate * around + (1 - gate) * entities.vectors
         return found
 
 

@@ -68,14 +68,10 @@ class MetaRNetwork(RefinedNetwork):
         if self.settled_after is not None and step >= self.settled_after:
             self.learner.eval()
 
-    def to_learn(self, references: Pairs, queries: Pairs) -> Tensor | None:
-        """The tasks that are not within the margin: the others have no gradient, nor an inner step."""
-        if self.settings.loss != "margin" or (self.noisy and self.learner.training):
-            return None
-        with torch.no_grad():
-            relation = self.learn(references)
-            of_references, of_queries = (self.losses(relation, pairs).sum(dim=-1) for pairs in (references, queries))
-        return (of_references + of_queries).nonzero().squeeze(-1)
+    @property
+    def tasks_apart(self) -> bool:
+        """Not where means are taken over all tasks, or where it is drawn for each task what to drop."""
+        return not (self.noisy and self.learner.training)
 
     def learn(self, references: Pairs) -> MetaRelation:
         """R of the references (Eq. 1-2)."""

@@ -19,6 +19,7 @@ from hire.systems.hire.network import HireNetwork
 from hire.systems.hire.settings import HireModelSettings, HireSettings, HireTrainingSettings
 from hire.systems.hire.trainer import HireTrainer, _Rows
 from hire.training.settings import preset
+from tests.systems.within_margin import tasks_kept
 
 MODEL = HireModelSettings(dimension=16, inner_negatives=32)
 TRAINING = HireTrainingSettings(steps=150, tasks=8, queries=16, negatives=32, inner_negatives=16, context_references=4)
@@ -186,3 +187,24 @@ def test_the_loss_on_the_references_joins_the_objective_with_its_weight(
     without, once, twice = (loss(weight) for weight in (0.0, 1.0, 2.0))
     assert once > without + 0.01
     assert twice - once == pytest.approx(once - without, rel=1e-4)
+
+
+def test_a_step_is_the_same_without_the_tasks_within_the_margin(
+    umls: FewShotDataset, embeddings: Embeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = {"model.dimension": 16, "model.margin": 0.05}
+    small |= {"training.tasks": 24, "training.shots": 1, "training.queries": 1}
+    trainer = HireTrainer(umls, embeddings, preset("paper").changed(small).settings)
+    assert 0 < min(tasks_kept(trainer, HireTrainer, monkeypatch, 24)) < 16
+
+
+def test_a_step_in_which_all_tasks_are_within_the_margin(
+    umls: FewShotDataset, embeddings: Embeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = preset("paper").changed({"model.dimension": 16, "training.tasks": 8, "model.context_weight": 0.0})
+    trainer = HireTrainer(umls, embeddings, chosen.settings)
+    losses = HireNetwork.losses
+    monkeypatch.setattr(HireNetwork, "losses", lambda *given: 0 * losses(*given))
+    before = trainer.system().entities.clone()
+    assert [trainer.train_step() for _ in range(3)] == [0, 0, 0]
+    assert torch.equal(trainer.system().entities, before)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from hire.systems.hire.triplet import DropPath, LstmLearner, MeanLearner, SetAttentionBlock, SetLearner
+from hire.systems.hire.triplet import Dropping, LstmLearner, MeanLearner, SetAttentionBlock, SetLearner, path_factors
 
 DIMENSION = 6
 
@@ -72,11 +72,18 @@ def test_the_lstm_depends_on_the_order() -> None:
 
 
 def test_drop_path_drops_whole_sets_and_keeps_the_mean() -> None:
-    drop = DropPath(0.2)
-    branch = torch.ones(20_000, 3, 2)
-    dropped = drop(branch)
-    of_sets = dropped[:, 0, 0]
-    assert (dropped == of_sets[:, None, None]).all()
-    assert set(of_sets.unique().tolist()) == {0.0, 1.25}
-    assert of_sets.mean().item() == pytest.approx(1, abs=0.02)
-    assert drop.eval()(branch) is branch
+    factors = path_factors(0.2, 20_000, 1, 1)
+    assert factors is not None
+    assert set(factors.flatten().tolist()) == {0.0, 1.25}
+    assert factors.mean().item() == pytest.approx(1, abs=0.02)
+    assert path_factors(0.0, 20_000, 1, 1) is None
+
+
+def test_a_set_whose_paths_are_dropped_is_only_normed() -> None:
+    block = SetAttentionBlock(2 * DIMENSION)
+    elements = torch.randn(3, 4, 2 * DIMENSION)
+    kept = torch.tensor([0.0, 1.25, 0.0])[:, None, None]
+    found = block(elements, Dropping(attention=kept, row_wise=kept))
+    normed = block.after_row_wise(block.after_attention(elements))
+    assert torch.allclose(found[[0, 2]], normed[[0, 2]])
+    assert not torch.allclose(found[1], normed[1], atol=1e-2)

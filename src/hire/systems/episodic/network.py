@@ -46,10 +46,10 @@ class Neighbors:
         of_relations, of_entities = (pooled(rows, table, weights, self.mask) for rows, table in parts)
         return of_relations, of_entities
 
-    def linear(self, weight: Tensor, dropout: float = 0.0) -> Tensor:
+    def linear(self, weight: Tensor) -> Tensor:
         """W [r; e] of each neighbor, [..., neighbors, outputs], for a weight [outputs, 2 * dim].
 
-        W is applied to each distinct relation and entity once, then summed; so is dropout, at the given rate.
+        W is applied to each distinct relation and entity once, then summed.
         """
         parts = ((self.relations, self.relation_table), (self.entities, self.entity_table))
         projected = []
@@ -57,7 +57,7 @@ class Neighbors:
             if len(table) > rows.numel():  # leave out what is no neighbor
                 used, rows = torch.unique(rows, return_inverse=True)
                 table = table[used]
-            projected.append(F.embedding(rows, F.dropout(table, dropout, training=dropout > 0) @ of_part.T))
+            projected.append(F.embedding(rows, table @ of_part.T))
         return projected[0] + projected[1]
 
     def even(self) -> Tensor:
@@ -159,10 +159,6 @@ class EpisodicNetwork(nn.Module, ABC):
     def at_step(self, step: int) -> None:
         """Get ready for a step of training, in the mode of training: nothing, unless a system says more."""
 
-    def to_learn(self, references: Pairs, queries: Pairs) -> Tensor | None:
-        """The tasks that a step learns from, where it is quick to tell: without the others, the step is the same."""
-        return None
-
     def objective(self, references: Pairs, queries: Pairs) -> Tensor:
         """What a step minimizes: the mean loss of the queries, unless a system adds more."""
         return self.losses(self.adapt(references), queries).mean()
@@ -258,11 +254,11 @@ def joined(parts: Sequence[Entities], dim: int) -> Entities:
 
 
 def part_of(value: Any, index: Any) -> Any:
-    """Some of the leading dimensions of whatever a network makes: tensors and entities, in tuples."""
+    """Some of the leading dimensions of whatever a network makes: tensors and entities, or none of them, in tuples."""
     if isinstance(value, tuple):
         parts = [part_of(part, index) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    return value[index]
+    return None if value is None else value[index]
 
 
 def pair_distances(heads: Tensor, tails: Tensor) -> Tensor:

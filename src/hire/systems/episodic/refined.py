@@ -6,10 +6,11 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from hire.systems.episodic.maml import refine
-from hire.systems.episodic.network import EpisodicNetwork, Pairs
+from hire.systems.episodic.network import EpisodicNetwork, Pairs, part_of
 from hire.systems.episodic.settings import EpisodicModelSettings
 from hire.util.ranges import Batch, Rate, Repeats, Weight
 
@@ -42,13 +43,38 @@ class RefinedNetwork(EpisodicNetwork):
         """The refined relations."""
         return self._refined(self.learn(references), references)
 
-    def objective(self, references: Pairs, queries: Pairs) -> Tensor:
-        """The mean loss of the tasks."""
-        return self.task_losses(references, queries).mean()
+    def seen(self, references: Pairs) -> Pairs:
+        """References as `learn` sees them in a step of training: as they are, unless a system drops some of them."""
+        return references
 
-    def task_losses(self, references: Pairs, queries: Pairs) -> Tensor:
+    @property
+    def tasks_apart(self) -> bool:
+        """Whether a task is learned the same way whichever others are in the step."""
+        return True
+
+    def objective(self, references: Pairs, queries: Pairs) -> Tensor:
+        """The mean loss of the tasks.
+
+        With the margin loss, tasks within the margin have neither a gradient nor an inner step: they are found first,
+        and left out of what gradients are computed for.
+        """
+        seen, tasks = self.seen(references), len(references.heads.rows)
+        if self.settings.loss == "margin" and self.tasks_apart:
+            some = self._outside_margin(seen, references, queries)
+            seen, references, queries = (part_of(pairs, some) for pairs in (seen, references, queries))
+        return self.task_losses(seen, references, queries).sum() / tasks
+
+    @torch.no_grad()
+    def _outside_margin(self, seen: Pairs, references: Pairs, queries: Pairs) -> Tensor:
+        """The tasks that have a gradient; one without, where there is none."""
+        relation = self.learn(seen)
+        of_references, of_queries = (self.losses(relation, pairs).sum(dim=-1) for pairs in (references, queries))
+        some = (of_references + of_queries).nonzero().squeeze(-1)
+        return some if len(some) else some.new_zeros(1)
+
+    def task_losses(self, seen: Pairs, references: Pairs, queries: Pairs) -> Tensor:
         """The mean loss of each task's queries and, if it has a weight, that of its references, [tasks]."""
-        relation = self.learn(references)
+        relation = self.learn(seen)
         losses = self.losses(self._refined(relation, references), queries).mean(dim=-1)
         if self.refinement.reference_weight:
             losses = losses + self.refinement.reference_weight * self.losses(relation, references).mean(dim=-1)

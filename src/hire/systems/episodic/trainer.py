@@ -87,13 +87,7 @@ class EpisodicTrainer(SystemTrainer[EpisodicBatch, EpisodicNetwork]):
         episodes, neighbors = on_device(batch, self.device)
         tasks = len(episodes.relations)
         (known, asked), rows = self._pairs(episodes, neighbors)
-        dense = self.settings.optimizer.tables == "dense"  # rows without a gradient may be left out
-        some = self.network.to_learn(known, asked) if dense and neighbors is None else None
-        if some is not None and len(some) < tasks:
-            episodes = episodes.part(some if len(some) else slice(1))
-            (known, asked), rows = self._pairs(episodes, None)
-        share = len(episodes.relations) / tasks
-        return Loss(share * self.network.objective(known, asked), rows, weight=tasks)
+        return Loss(self.network.objective(known, asked), rows, weight=tasks)
 
     def _pairs(self, episodes: EpisodeBatch, ids: NeighborIds | None) -> tuple[tuple[Pairs, Pairs], list[Rows]]:
         """References and queries as the network sees them, and the rows of the tables that they are."""

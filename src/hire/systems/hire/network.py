@@ -13,7 +13,7 @@ from hire.systems.episodic.maml import refine
 from hire.systems.hire.context import ContextEncoder
 from hire.systems.hire.entity import MetaRelation, Vectors, distances, own_distances, translated
 from hire.systems.hire.settings import HireModelSettings
-from hire.systems.hire.triplet import DropPath, LstmLearner, MeanLearner, SetLearner
+from hire.systems.hire.triplet import NOTHING, Dropping, LstmLearner, MeanLearner, SetLearner, dropped, path_factors
 
 
 class HireNetwork(nn.Module):
@@ -25,7 +25,7 @@ class HireNetwork(nn.Module):
         dimension = settings.dimension
         outputs = 4 * dimension  # R, and what it adds to r_p and to the projections of heads and tails
         if settings.learner == "set":
-            self.learner: nn.Module = SetLearner(dimension, outputs, drop_path=settings.drop_path)
+            self.learner: nn.Module = SetLearner(dimension, outputs)
         elif settings.learner == "mean":
             self.learner = MeanLearner(dimension, outputs)
         else:
@@ -33,7 +33,6 @@ class HireNetwork(nn.Module):
         last = [module for module in self.learner.modules() if isinstance(module, nn.Linear)][-1]
         for parameter in last.parameters():
             parameter.data *= settings.learner_start
-        self.drop_relation = DropPath(settings.drop_relation)
         self.gate = nn.Linear(2 * dimension, dimension)
         nn.init.zeros_(self.gate.weight)
         nn.init.constant_(self.gate.bias, 2.0)
@@ -43,12 +42,20 @@ class HireNetwork(nn.Module):
         self.log_rates = nn.Parameter(rates.log(), requires_grad=settings.loss == "softmax")
         self.context = ContextEncoder(dimension, heads=settings.context_heads) if settings.context_weight else None
 
-    def meta_relation(self, heads: Tensor, tails: Tensor) -> MetaRelation:
+    def dropping(self, tasks: int) -> Dropping:
+        """Draw what to drop of so many tasks in a step of training."""
+        settings, device = self.settings, self.direction.device
+        of_block = settings.drop_path if settings.learner == "set" else 0.0
+        attention, row_wise = (path_factors(of_block, tasks, 1, 1, device=device) for _ in range(2))
+        outputs = None
+        if settings.dropout:
+            outputs = F.dropout(torch.ones(tasks, 4 * settings.dimension, device=device), settings.dropout)
+        return Dropping(attention, row_wise, outputs, path_factors(settings.drop_relation, tasks, 1, device=device))
+
+    def meta_relation(self, heads: Tensor, tails: Tensor, dropping: Dropping = NOTHING) -> MetaRelation:
         """The relation [tasks, dim] of references [tasks, shots, dim], before it is refined (Eq. 6-8)."""
-        meta = self.learner(heads, tails)
-        if self.training and self.settings.dropout:
-            meta = F.dropout(meta, self.settings.dropout)
-        translation, *shifts = self.drop_relation(meta.unsqueeze(-2)).squeeze(-2).chunk(4, dim=-1)
+        meta = dropped(self.learner(heads, tails, dropping), dropping.outputs)
+        translation, *shifts = dropped(meta, dropping.relation).chunk(4, dim=-1)
         if self.settings.residual:
             gate = torch.sigmoid(self.gate(torch.cat([heads, tails], dim=-1)))
             translation = translation + (gate * (tails - heads)).mean(dim=-2)

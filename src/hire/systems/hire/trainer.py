@@ -23,8 +23,11 @@ from hire.systems.hire.entity import Vectors
 from hire.systems.hire.model import Hire
 from hire.systems.hire.network import HireNetwork
 from hire.systems.hire.settings import HireSettings
+from hire.systems.hire.triplet import Dropping
 from hire.util.arrays import IntArray
 from hire.util.randomness import random_stream
+
+_Pairs = tuple[Vectors, Vectors, Vectors, Tensor | None, Tensor | None]  # heads, tails, negatives; false, candidates
 
 
 class HireBatch(NamedTuple):
@@ -113,27 +116,56 @@ class HireTrainer(SystemTrainer[HireBatch, HireNetwork]):
         """The objective L(Q) + lambda L_c (Eq. 21), and the loss on the references if it has a weight."""
         network, (episodes, drawn) = self.network, batch
         tasks = len(episodes.relations)
-        used = [episodes.references, episodes.reference_negatives, episodes.queries, episodes.query_negatives]
-        if drawn is not None:
-            used.append(drawn.pairs)
-        rows = _Rows(self.entities, self.projections, used, None if drawn is None else drawn.tuples.entities)
-        references, reference_negatives, queries, query_negatives, *triplets = rows.vectors
-        reference_false, query_false, candidates = (
-            None if part is None else part.to(self.device)
-            for part in (episodes.reference_false, episodes.query_false, episodes.candidates)
-        )
-        known = (_column(references, 0), _column(references, 1), reference_negatives, reference_false, candidates)
-        asked = (_column(queries, 0), _column(queries, 1), query_negatives, query_false, candidates)
-        relation = network.meta_relation(references.embeddings[:, :, 0], references.embeddings[:, :, 1])
-        loss, moved = network.losses(network.refined(relation, *known), *asked).mean(), rows.moved
+        dropping = network.dropping(tasks)
+        if self.settings.model.loss == "margin" and self.settings.optimizer.tables == "dense":
+            some = self._outside_margin(episodes, dropping)
+            episodes, dropping = episodes.part(some), dropping.part(some)
+        share = len(episodes.relations) / tasks
+        rows = self._rows(episodes, drawn)
+        known, asked = self._pairs(episodes, rows)
+        relation = network.meta_relation(known[0].embeddings, known[1].embeddings, dropping)
+        loss, moved = share * network.losses(network.refined(relation, *known), *asked).mean(), rows.moved
         if self.settings.model.reference_weight:
-            loss = loss + self.settings.model.reference_weight * network.losses(relation, *known).mean()
+            weight = share * self.settings.model.reference_weight
+            loss = loss + weight * network.losses(relation, *known).mean()
         if drawn is not None and len(drawn.pairs):
-            contrast, of_relations = self._context_loss(triplets[0].embeddings.flatten(1), drawn, rows)
+            contrast, of_relations = self._context_loss(rows.vectors[-1].embeddings.flatten(1), drawn, rows)
             own_share = drawn.share / (tasks / self.settings.training.tasks)  # beside the queries of this process
             loss = loss + self.settings.model.context_weight * own_share * contrast
             moved = [*moved, of_relations]
         return Loss(loss, moved, weight=tasks)
+
+    @torch.no_grad()
+    def _outside_margin(self, episodes: EpisodeBatch, dropping: Dropping) -> Tensor:
+        """The tasks that have a gradient; one without, where there is none.
+
+        Within the margin a task has neither a gradient nor an inner step. Rows without a gradient may be left out of
+        dense tables.
+        """
+        network = self.network
+        known, asked = self._pairs(episodes, self._rows(episodes, None))
+        relation = network.meta_relation(known[0].embeddings, known[1].embeddings, dropping)
+        losses = network.losses(relation, *known).sum(dim=-1) + network.losses(relation, *asked).sum(dim=-1)
+        some = losses.nonzero().squeeze(-1).cpu()
+        return some if len(some) else some.new_zeros(1)
+
+    def _rows(self, episodes: EpisodeBatch, drawn: DrawnContexts | None) -> _Rows:
+        used = [episodes.references, episodes.reference_negatives, episodes.queries, episodes.query_negatives]
+        if drawn is None:
+            return _Rows(self.entities, self.projections, used, None)
+        return _Rows(self.entities, self.projections, [*used, drawn.pairs], drawn.tuples.entities)
+
+    def _pairs(self, episodes: EpisodeBatch, rows: _Rows) -> tuple[_Pairs, _Pairs]:
+        """References and queries as the network's losses take them."""
+        references, reference_negatives, queries, query_negatives = rows.vectors[:4]
+        reference_false, query_false, candidates = (
+            None if part is None else part.to(self.device)
+            for part in (episodes.reference_false, episodes.query_false, episodes.candidates)
+        )
+        return (
+            (_column(references, 0), _column(references, 1), reference_negatives, reference_false, candidates),
+            (_column(queries, 0), _column(queries, 1), query_negatives, query_false, candidates),
+        )
 
     def _context_loss(self, triplets: Tensor, drawn: DrawnContexts, rows: _Rows) -> tuple[Tensor, Rows]:
         """L_c, the mean over some references (Eq. 5), and the relations that it was computed from."""

@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-class DropPath(nn.Module):
-    """Drops a branch for some of the sets during training."""
+class Dropping(NamedTuple):
+    """What is dropped of some tasks while training, as factors: 0 of what is dropped, and above 1 of what is kept."""
 
-    def __init__(self, rate: float) -> None:
-        super().__init__()
-        self.rate = rate
+    attention: Tensor | None = None  # [tasks, 1, 1]: the attention of the set attention block
+    row_wise: Tensor | None = None  # [tasks, 1, 1]: its feed-forward layer
+    outputs: Tensor | None = None  # [tasks, outputs]: single outputs of the learner
+    relation: Tensor | None = None  # [tasks, 1]: all of them
 
-    def forward(self, branch: Tensor) -> Tensor:
-        """Drop the whole branch [..., elements, dim] of a set with the given rate, and scale up the others."""
-        if not self.training or self.rate == 0:
-            return branch
-        kept = torch.rand(*branch.shape[:-2], 1, 1, device=branch.device) >= self.rate
-        return branch * (kept / (1 - self.rate))
+    def part(self, some: Tensor) -> Dropping:
+        """Those of some of the tasks."""
+        return Dropping(*(None if factors is None else factors[some] for factors in self))
+
+
+NOTHING = Dropping()
+
+
+def dropped(values: Tensor, factors: Tensor | None) -> Tensor:
+    """Values after dropping some of them."""
+    return values if factors is None else values * factors
+
+
+def path_factors(rate: float, *shape: int, device: torch.device | str = "cpu") -> Tensor | None:
+    """What drop path multiplies branches with; None if it drops none."""
+    if rate == 0:
+        return None
+    return (torch.rand(*shape, device=device) >= rate) / (1 - rate)
 
 
 class SetAttentionBlock(nn.Module):
     """SAB(X) = LayerNorm(H + rFF(H)) with H = LayerNorm(X + MultiHead(X, X, X))."""
 
-    def __init__(self, dimension: int, *, heads: int = 1, drop_path: float = 0.2) -> None:
+    def __init__(self, dimension: int, *, heads: int = 1) -> None:
         super().__init__()
         self.heads = heads
         self.query_key_value = nn.Linear(dimension, 3 * dimension)
@@ -33,33 +48,32 @@ class SetAttentionBlock(nn.Module):
         self.row_wise = nn.Sequential(nn.Linear(dimension, dimension), nn.ReLU())
         self.after_attention = nn.LayerNorm(dimension)
         self.after_row_wise = nn.LayerNorm(dimension)
-        self.drop_path = DropPath(drop_path)
 
-    def forward(self, elements: Tensor) -> Tensor:
+    def forward(self, elements: Tensor, dropping: Dropping = NOTHING) -> Tensor:
         """Let the elements [..., set, dim] attend to each other; the result has the same shape."""
         # [..., set, heads, 3 * dim / heads] -> [..., heads, set, dim / heads] three times
         split = self.query_key_value(elements).unflatten(-1, (self.heads, -1)).transpose(-2, -3)
         attended = F.scaled_dot_product_attention(*split.chunk(3, dim=-1))
         attended = self.output(attended.transpose(-2, -3).flatten(-2))
-        hidden = self.after_attention(elements + self.drop_path(attended))  # H
-        normed: Tensor = self.after_row_wise(hidden + self.drop_path(self.row_wise(hidden)))
+        hidden = self.after_attention(elements + dropped(attended, dropping.attention))  # H
+        normed: Tensor = self.after_row_wise(hidden + dropped(self.row_wise(hidden), dropping.row_wise))
         return normed
 
 
 class SetLearner(nn.Module):
     """The paper's meta relation learner: set attention, a two-layer MLP, and the mean (Eq. 6-8)."""
 
-    def __init__(self, dimension: int, outputs: int, *, drop_path: float = 0.2) -> None:
+    def __init__(self, dimension: int, outputs: int) -> None:
         super().__init__()
-        self.attention = SetAttentionBlock(2 * dimension, drop_path=drop_path)
+        self.attention = SetAttentionBlock(2 * dimension)
         self.mlp = nn.Sequential(
             nn.Linear(2 * dimension, 2 * dimension), nn.LeakyReLU(), nn.Linear(2 * dimension, outputs)
         )
 
-    def forward(self, heads: Tensor, tails: Tensor) -> Tensor:
+    def forward(self, heads: Tensor, tails: Tensor, dropping: Dropping = NOTHING) -> Tensor:
         """The meta relation [..., outputs] of references [..., shots, dim]."""
         elements = torch.cat([heads, tails], dim=-1)  # x_i = h_i + t_i, concatenated (Eq. 6)
-        interacting = self.attention(elements)  # X' (Eq. 7)
+        interacting = self.attention(elements, dropping)  # X' (Eq. 7)
         meta: Tensor = self.mlp(interacting).mean(dim=-2)  # (Eq. 8)
         return meta
 
@@ -73,7 +87,7 @@ class MeanLearner(nn.Module):
             nn.Linear(2 * dimension, 2 * dimension), nn.LeakyReLU(), nn.Linear(2 * dimension, outputs)
         )
 
-    def forward(self, heads: Tensor, tails: Tensor) -> Tensor:
+    def forward(self, heads: Tensor, tails: Tensor, dropping: Dropping = NOTHING) -> Tensor:
         """The meta relation [..., outputs] of references [..., shots, dim]."""
         meta: Tensor = self.mlp(torch.cat([heads, tails], dim=-1)).mean(dim=-2)
         return meta
@@ -87,7 +101,7 @@ class LstmLearner(nn.Module):
         self.lstm = nn.LSTM(2 * dimension, 2 * dimension, batch_first=True)
         self.output = nn.Linear(2 * dimension, outputs)
 
-    def forward(self, heads: Tensor, tails: Tensor) -> Tensor:
+    def forward(self, heads: Tensor, tails: Tensor, dropping: Dropping = NOTHING) -> Tensor:
         """The meta relation [..., outputs] of references [..., shots, dim]."""
         elements = torch.cat([heads, tails], dim=-1)
         _, (last, _) = self.lstm(elements.flatten(0, -3))
