@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hire.data.dataset import FewShotDataset
 from hire.systems.base import Support
-from hire.systems.episodic.matching import MatchingModelSettings, MatchingProcessor, Similarity
+from hire.systems.episodic.matching import MatchingModelSettings, MatchingProcessor, PairLayer, Similarity
 from hire.systems.gmatching import GMatching, GMatchingNetwork
 from tests.systems.plain import neighbors, random_system
 
@@ -40,18 +40,32 @@ def matched(processor: MatchingProcessor, query: Tensor, reference: Tensor) -> T
     return hidden
 
 
+def passed(system: GMatching, pair: Tensor) -> Tensor:
+    """A pair after the feed-forward layer of the authors' code, if the system has it."""
+    layer = network_of(system).pair_layer
+    if not isinstance(layer, PairLayer):
+        return pair
+    found = pair + layer.output(torch.relu(layer.hidden(pair)))
+    normed = (found - found.mean()) / (found.var(unbiased=False) + layer.norm.eps).sqrt()
+    scaled: Tensor = normed * layer.norm.weight + layer.norm.bias
+    return scaled
+
+
 @pytest.mark.parametrize("shots", [1, 3])
+@pytest.mark.parametrize("pair_dropout", [None, 0.2])
 @pytest.mark.parametrize("similarity", ["cosine", "product"])
-def test_it_computes_the_equations_of_its_paper(umls: FewShotDataset, shots: int, similarity: Similarity) -> None:
-    system = random_system(GMatching, umls, replace(MODEL, similarity=similarity))
+def test_it_computes_the_equations_of_its_paper(
+    umls: FewShotDataset, shots: int, pair_dropout: float | None, similarity: Similarity
+) -> None:
+    system = random_system(GMatching, umls, replace(MODEL, similarity=similarity, pair_dropout=pair_dropout))
     hidden, candidates = int(umls.graph.background_relations[3]), np.arange(5, 30)
     pairs = np.array([(1, 7), (2, 9), (30, 11)])[:shots]
-    references = [torch.cat([encoded(system, int(end), hidden) for end in pair]) for pair in pairs]
+    references = [passed(system, torch.cat([encoded(system, int(end), hidden) for end in pair])) for pair in pairs]
     mean = torch.stack(references).mean(dim=0)  # of several references
     scores = system.score(system.adapt(Support(pairs, candidates, relation=hidden)), np.array([3, 4]), candidates)
     for row, head in enumerate((3, 4)):
         for column, tail in enumerate(candidates):
-            query = torch.cat([encoded(system, end, hidden) for end in (head, int(tail))])
+            query = passed(system, torch.cat([encoded(system, end, hidden) for end in (head, int(tail))]))
             last = matched(network_of(system).processor, query, mean)
             expected = last @ mean
             if similarity == "cosine":
@@ -65,3 +79,10 @@ def test_an_entity_without_neighbors_is_the_bias_alone(umls: FewShotDataset) -> 
     nothing = replace(near, around=replace(near.neighbors, mask=torch.zeros_like(near.neighbors.mask)))
     network = network_of(system)
     assert torch.allclose(network.encode(nothing)[0, 0], torch.tanh(network.neighbor.bias))
+
+
+def test_the_layer_of_pairs_drops_only_in_training() -> None:
+    layer = PairLayer(8, 0.5)
+    pairs = torch.randn(50, 8)
+    assert not torch.equal(layer(pairs), layer(pairs))
+    assert torch.equal(layer.eval()(pairs), layer(pairs))

@@ -115,6 +115,7 @@ class Fsrl(EpisodicSystem):
             "model.margin": 5.0,
             "model.similarity": "product",
             "model.dropout": 0.5,
+            "model.pair_dropout": 0.5,
             "embedding.model": "complex",
             "training.steps": 30_000,
             "training.shots": [5],

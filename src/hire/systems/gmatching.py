@@ -65,6 +65,7 @@ class GMatching(EpisodicSystem):
             "model.margin": 5.0,
             "model.similarity": "product",
             "model.dropout": 0.5,
+            "model.pair_dropout": 0.2,
             "embedding.model": "complex",
             "training.steps": 40_000,
             "training.shots": [1],

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hire.systems.episodic.fused import is_compiled, matched
-from hire.systems.episodic.network import EpisodicNetwork, Pairs, dropped_out, joined
+from hire.systems.episodic.network import EpisodicNetwork, Pairs, dropout, dropped_out, joined
 from hire.systems.episodic.settings import EpisodicModelSettings
 from hire.util.ranges import Count, Dropout, Few
 
@@ -27,6 +27,7 @@ class MatchingModelSettings(EpisodicModelSettings):
     dropout: Dropout = 0.2  # of the vectors of neighbors and their relations
     matching_steps: Few = 2  # of the LSTM that compares a pair with the references
     similarity: Similarity = "cosine"  # of what the LSTM ends with and the references, or their inner product
+    pair_dropout: Dropout | None = None  # of a feed-forward layer that every pair passes first; None leaves it out
 
 
 class MatchingNetwork(EpisodicNetwork):
@@ -38,16 +39,22 @@ class MatchingNetwork(EpisodicNetwork):
         super().__init__(settings)
         self.matching = settings
         self.max_neighbors = settings.max_neighbors
-        self.processor = MatchingProcessor(2 * settings.dimension, settings.matching_steps)
+        width, rate = 2 * settings.dimension, settings.pair_dropout
+        self.pair_layer: nn.Module = nn.Identity() if rate is None else PairLayer(width, rate)
+        self.processor = MatchingProcessor(width, settings.matching_steps)
 
     def encoded_pairs(self, references: Pairs) -> Tensor:
         """The encoded heads and tails of references, one behind the other, [tasks, shots, 2 * dim]."""
         both: Tensor = self.encode(joined([references.heads[:, :, None], references.tails[:, :, None]], dim=2))
-        return both.flatten(2)
+        pairs: Tensor = self.pair_layer(both.flatten(2))
+        return pairs
 
     def score(self, relation: Tensor, heads: Tensor, tails: Tensor) -> Tensor:
         """The similarity of matched pairs and their relation, [tasks, q, n]."""
-        found: Tensor = self.processor(relation, heads, tails)
+        if self.matching.pair_dropout is None:
+            found: Tensor = self.processor(relation, heads, tails)
+        else:
+            found = self.processor.of_pairs(relation, self.pair_layer(side_by_side(heads, tails)))
         if self.matching.similarity == "cosine":
             relation = F.normalize(relation, dim=-1, eps=LEAST_NORM)
         products = (found @ relation[:, None, :, None]).squeeze(-1)
@@ -59,6 +66,24 @@ class MatchingNetwork(EpisodicNetwork):
     def objective(self, references: Pairs, queries: Pairs) -> Tensor:
         """The loss after dropout."""
         return super().objective(*dropped_out(self.matching.dropout, references, queries))
+
+
+class PairLayer(nn.Module):
+    """A feed-forward layer with a residual and a layer norm, in the authors' code of both systems."""
+
+    def __init__(self, width: int, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+        self.hidden, self.output = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        self.norm = nn.LayerNorm(width)
+        for layer in (self.hidden, self.output):
+            nn.init.xavier_normal_(layer.weight)
+
+    def forward(self, pairs: Tensor) -> Tensor:
+        """Pairs [..., width] with entries of mean 0 and variance 1, before they are scaled."""
+        found = dropout(self.output(F.relu(self.hidden(pairs))), self.rate if self.training else 0.0)
+        normed: Tensor = self.norm(found + pairs)
+        return normed
 
 
 class MatchingProcessor(nn.Module):
@@ -79,16 +104,26 @@ class MatchingProcessor(nn.Module):
         self.register_buffer("twice", twice, persistent=False)
 
     def forward(self, relation: Tensor, heads: Tensor, tails: Tensor) -> Tensor:
-        """The last h of pairs, [tasks, q, n, width]."""
-        shape = (len(heads), heads.shape[1], tails.shape[2], -1)
-        pairs = torch.cat([heads.expand(shape), tails.expand(shape)], dim=-1)  # q: [tasks, q, n, width]
+        """The last h of heads beside tails, [tasks, q, n, width]."""
+        weight, bias, state = self._read(relation, heads)
         # What heads and tails give is computed once for each of them, not for each pair.
-        weight, bias, state = self.pair.weight, self.pair.bias + self.relation(relation), self.state.weight
-        if is_compiled(pairs):
-            weight, bias, state = weight * self.twice[:, None], bias * self.twice, state * self.twice[:, None]
         of_heads, of_tails = weight.chunk(2, dim=1)
-        read_heads = heads @ of_heads.T + bias[:, None, None]  # [tasks, q, 1, 4 * width]
-        read_tails = tails @ of_tails.T  # [tasks, q or 1, n, 4 * width]
+        read = heads @ of_heads.T + bias, tails @ of_tails.T  # [tasks, q, 1, 4 * width], [tasks, q or 1, n, 4 * width]
+        return self._last(side_by_side(heads, tails), *read, state)
+
+    def of_pairs(self, relation: Tensor, pairs: Tensor) -> Tensor:
+        """The last h of pairs [tasks, q, n, width]."""
+        weight, bias, state = self._read(relation, pairs)
+        return self._last(pairs, bias.expand(-1, pairs.shape[1], -1, -1), pairs @ weight.T, state)
+
+    def _read(self, relation: Tensor, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What pairs are multiplied with, what the relation adds, [tasks, 1, 1, 4 * width], and the weight of h."""
+        weight, bias, state = self.pair.weight, self.pair.bias + self.relation(relation), self.state.weight
+        if is_compiled(like):
+            weight, bias, state = weight * self.twice[:, None], bias * self.twice, state * self.twice[:, None]
+        return weight, bias[:, None, None], state
+
+    def _last(self, pairs: Tensor, read_heads: Tensor, read_tails: Tensor, state: Tensor) -> Tensor:
         if is_compiled(pairs):
             return matched(pairs.flatten(0, 2), read_heads, read_tails, state, self.steps).view_as(pairs)
         found, cell = pairs, torch.zeros_like(pairs)
@@ -98,3 +133,9 @@ class MatchingProcessor(nn.Module):
             cell = torch.sigmoid(forget) * cell + torch.sigmoid(enter) * torch.tanh(new)
             found = torch.sigmoid(leave) * torch.tanh(cell) + pairs
         return found
+
+
+def side_by_side(heads: Tensor, tails: Tensor) -> Tensor:
+    """q = [h; t] of heads [tasks, q, 1, dim] and tails [tasks, q or 1, n, dim]: [tasks, q, n, 2 * dim]."""
+    shape = (len(heads), heads.shape[1], tails.shape[2], -1)
+    return torch.cat([heads.expand(shape), tails.expand(shape)], dim=-1)
