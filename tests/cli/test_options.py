@@ -8,6 +8,8 @@ import torch
 from click.testing import Result
 
 from hire.cli import main
+from hire.comparison import run as comparison_run
+from hire.errors import HireError
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,28 @@ def test_commands_that_ask_a_model_use_one_thread(
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("compare", "umls-one", "--systems", "mean-translation", "--shots", "1"),
+        ("reproduce", "comparison", "--dataset", "umls-one"),
+    ],
+)
+def test_comparisons_train_with_as_many_threads_as_are_asked_for(
+    run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    used: list[int] = []
+
+    def train_run(*_arguments: object, threads: int, **_options: object) -> dict[str, object]:
+        used.append(threads)
+        raise HireError("enough")
+
+    monkeypatch.setattr(comparison_run, "embeddings_of", lambda *arguments: used.append(arguments[-1]))
+    monkeypatch.setattr(comparison_run, "train_run", train_run)
+    run(*command, "--seeds", "1", "--threads", "3", "-o", str(tmp_path))
+    assert len(used) > 1 and set(used) == {3}
 
 
 @pytest.mark.parametrize("command", [["calibrate"], ["predict"], ["data", "stats"]])

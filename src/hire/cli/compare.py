@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hire.cli.options import FEW, MINUTES, SHOTS, device_option, use_one_thread
+from hire.cli.options import FEW, MINUTES, SHOTS, device_option, threads_option, use_one_thread
 from hire.cli.output import json_option, option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ seeds_option = option("--seeds", type=FEW, default=3, help="How many seeds to tr
 @discard_option
 @plan_option
 @device_option
+@threads_option
 @json_option
 def compare(
     dataset: str,
@@ -93,6 +94,7 @@ def compare(
     discard_weights: bool,
     plan: bool,
     device: str,
+    threads: int,
     as_json: bool,
 ) -> None:
     """Train and evaluate several systems on DATASET, and tell which differences are more than chance.
@@ -119,9 +121,8 @@ def compare(
     folder = output or Path("runs") / f"compare-{opened.name}"
     jobs = jobs_of(rows, shots, seeds, fingerprint(opened))
     use_one_thread()
-    bench = Bench(
-        folder, dataset, opened, Protocol(split, draws, candidates == "all"), budget, device, not discard_weights
-    )
+    protocol = Protocol(split, draws, candidates == "all")
+    bench = Bench(folder, dataset, opened, protocol, budget, device, not discard_weights, threads)
     if plan:
         print_plan(bench, jobs, as_json)
         return
@@ -218,9 +219,7 @@ def print_plan(bench: Bench, jobs: list[Job], as_json: bool) -> None:
         rows.append(("sum of what is to do", "", in_minutes(0, training), in_minutes(0, ranking)))
     print_table(f"{bench.folder}: {forecast.summary}", ["run", "", "minutes of training", "of ranking"], rows)
     if forecast.left:
-        click.echo(
-            "Estimates are for a machine that does nothing else, and for trainings that go on to their last step."
-        )
+        click.echo("Estimates are for one thread on an idle machine, and for trainings that go on to their last step.")
 
 
 def in_minutes(done: float, left: float | None) -> str:

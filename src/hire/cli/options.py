@@ -36,6 +36,13 @@ device_option = click.option(
     show_default=True,
     help="Where to compute; auto is CUDA where there is one.",
 )
+threads_option = click.option(
+    "--threads",
+    type=FEW,
+    default=1,
+    show_default=True,
+    help="Threads of tensor operations in training; batches are drawn by another one.",
+)
 
 
 def use_one_thread() -> None:

@@ -17,7 +17,7 @@ from hire.cli.compare import (
     print_plan,
     seeds_option,
 )
-from hire.cli.options import device_option, use_one_thread
+from hire.cli.options import device_option, threads_option, use_one_thread
 from hire.cli.output import json_option, option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ EXPERIMENTS = ("comparison", "ablation", "false-contexts", "lambda", "context-st
 @discard_option
 @plan_option
 @device_option
+@threads_option
 @json_option
 def reproduce(
     experiment: str,
@@ -47,6 +48,7 @@ def reproduce(
     discard_weights: bool,
     plan: bool,
     device: str,
+    threads: int,
     as_json: bool,
 ) -> None:
     """Carry out an EXPERIMENT of HiRe's paper, each figure beside the published one.
@@ -76,7 +78,8 @@ def reproduce(
     opened = open_dataset(dataset)
     folder = output or Path("runs") / f"reproduce-{opened.name}"
     use_one_thread()
-    bench = Bench(folder, dataset, opened, budget=budget, device=device, keep_weights=not discard_weights)
+    kept = not discard_weights
+    bench = Bench(folder, dataset, opened, budget=budget, device=device, keep_weights=kept, threads=threads)
     reproduction = Reproduction(bench, expanded([experiment]), recipe, seeds)
     if plan:
         print_plan(bench, reproduction.all_jobs(), as_json)

@@ -7,7 +7,17 @@ from typing import Any
 
 import click
 
-from hire.cli.options import FEW, MINUTES, POSITIVE, SEED, SHOTS, SIZE, device_option, use_one_thread
+from hire.cli.options import (
+    FEW,
+    MINUTES,
+    POSITIVE,
+    SEED,
+    SHOTS,
+    SIZE,
+    device_option,
+    threads_option,
+    use_one_thread,
+)
 from hire.cli.output import json_option, option, print_json, print_table
 
 EMBEDDINGS = ("transe", "transh", "transd", "distmult", "complex", "complex-n3")
@@ -90,7 +100,7 @@ def pretrain(
 @option("--embeddings", type=click.Path(path_type=Path), help="A file of hire pretrain to start from.")
 @option("--max-minutes", type=MINUTES, help="Stop after this time; --resume continues.")
 @device_option
-@option("--threads", type=FEW, default=1, help="Threads of tensor operations; batches are drawn by another one.")
+@threads_option
 @click.option("--tensorboard", is_flag=True, help="Also write the metrics for TensorBoard (an extra).")
 @click.option("--resume", is_flag=True, help="Continue the run where it stopped.")
 @option("--calibrate/--no-calibrate", default=True, help="Find out at the end what scores mean, as confidences.")

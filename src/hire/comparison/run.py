@@ -106,6 +106,7 @@ class Bench:
     budget: float | None = None  # minutes of training for each run
     device: str = "auto"
     keep_weights: bool = True  # or remove those of a finished run as soon as it is ranked
+    threads: int = 1  # of tensor operations in training
 
     def about(self) -> dict[str, Any]:
         """What the metrics of a comparison belong to."""
@@ -117,6 +118,7 @@ class Bench:
             "candidates": "all" if self.protocol.among_all else "task",
             "draws": self.protocol.draws,
             "budget": self.budget,
+            "threads": self.threads,
             "commit": commit(),
             "versions": {"hire": __version__, "python": platform.python_version(), "torch": str(torch.__version__)},
         }
@@ -230,7 +232,7 @@ class Bench:
         if not self.to_train(before):
             return
         for wanted in job.embeddings:  # they are shared, so that no run's budget should pay for them
-            embeddings_of(self.dataset, wanted, device_named(self.device))
+            embeddings_of(self.dataset, wanted, device_named(self.device), self.threads)
         self._write(job, Training(before.seconds, started=time.time()))
         start = time.monotonic()
         result: dict[str, Any] = {}
@@ -242,6 +244,7 @@ class Bench:
                 resume=(run / CONFIG).exists(),
                 max_minutes=None if self.budget is None else max(0.0, self.budget - before.seconds / 60),
                 device=self.device,
+                threads=self.threads,
             )
         finally:
             seconds = before.seconds + time.monotonic() - start
