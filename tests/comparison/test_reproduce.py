@@ -14,10 +14,10 @@ from click.testing import Result
 
 from hire.cli.reproduce import EXPERIMENTS
 from hire.comparison import experiments, reproduce
-from hire.comparison.experiments import ABLATIONS, NAMES, SYSTEMS, TRAINED, context_statistics, trained_section
+from hire.comparison.experiments import ABLATIONS, NAMES, TRAINED, context_statistics, trained_section
 from hire.comparison.page import Section, page
 from hire.comparison.plan import Row
-from hire.comparison.published import facts, figures, hire_figures, published_name
+from hire.comparison.published import SYSTEMS, facts, figures, hire_figures, published_name
 from hire.comparison.run import RUNS
 from hire.comparison.table import compare
 from hire.data.dataset import FewShotDataset

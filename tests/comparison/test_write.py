@@ -86,6 +86,21 @@ def test_files_are_complete_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Mo
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_the_chart_has_what_the_paper_reports_where_it_was_measured_alike() -> None:
+    rows = [row("metar"), row("popularity"), row("hire")]
+    outcomes = [outcome(of, share=share) for of, share in zip(rows, (0.2, 0.1, 0.15), strict=True)]
+
+    def chart(**about: object) -> str:
+        return comparison_svg(compare(rows, outcomes, (1,), ABOUT | {"published": "nell-one"} | about))
+
+    found = chart()
+    assert "metar, HiRe&#x27;s paper, 1-shot: 0.250" in found and "hire, HiRe&#x27;s paper, 1-shot: 0.288" in found
+    assert "popularity, HiRe" not in found
+    assert found.index(">metar<") < found.index(">hire<")  # by our figures, not by theirs
+    for other in ({"published": None}, {"split": "dev"}, {"candidates": "all"}):
+        assert "paper" not in chart(**other).replace('class="paper"', "").replace(".paper", "")
+
+
 def test_charts_are_valid_and_have_a_mark_for_each_value() -> None:
     panels = {
         "1-shot": {"a <b>": {"common": Mark(0.2, 0.1, 0.3), "published": Mark(0.4)}},

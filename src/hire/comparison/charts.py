@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
+from hire.comparison.published import Figures, of_system
 from hire.util.svg import WIDTH, line, picture, text
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ ROW = 26  # height
 LEFT, GAP, TOP, BOTTOM = 200, 36, 86, 44
 LINES_HEIGHT = 340
 TICKS = 4
+PAPER = "HiRe's paper"  # the series of what it reports
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,9 @@ Panel = Mapping[str, Mapping[str, Mark]]  # by row, then by series
 
 
 def comparison_svg(comparison: Comparison) -> str:
-    """MRR of every system: a panel for each number of references, a sort of dot for each recipe."""
-    recipes = list(dict.fromkeys(line.row.recipe for line in comparison.lines))
+    """MRR of every system: a panel for each number of references, a sort of dot for each recipe and for the paper."""
+    series = list(dict.fromkeys(line.row.recipe for line in comparison.lines))
+    reported = _reported(comparison)
     panels: dict[str, dict[str, dict[str, Mark]]] = {}
     for shots in comparison.shots:
         panel = panels.setdefault(f"{shots}-shot", {})
@@ -42,8 +45,19 @@ def comparison_svg(comparison: Comparison) -> str:
             cell = each.cells.get((shots, "mrr"))
             if cell is not None:
                 panel.setdefault(each.row.name, {})[each.row.recipe] = Mark(cell.mean, *cell.interval)
+        for name in panel.keys() & {name for name, of in reported.items() if shots in of}:
+            panel[name][PAPER] = Mark(reported[name][shots]["mrr"])
     named = f"{comparison.about.get('dataset', '')}: MRR, and 95% of resamples of relations and queries"
-    return dots_svg(named, panels, recipes)
+    drawn = any(PAPER in marks for panel in panels.values() for marks in panel.values())
+    return dots_svg(named, panels, [*series, *[PAPER] * drawn])
+
+
+def _reported(comparison: Comparison) -> dict[str, Figures]:
+    """What the paper has for the rows, where they were measured in its way."""
+    about = comparison.about
+    if about.get("split") != "test" or about.get("candidates") != "task" or comparison.redrawn:
+        return {}
+    return {line.row.name: of_system(line.row.name, about.get("published")) for line in comparison.lines}
 
 
 def dots_svg(title: str, panels: Mapping[str, Panel], series: Sequence[str]) -> str:
@@ -100,10 +114,12 @@ def lines_svg(title: str, xs: Sequence[str], curves: Mapping[str, Sequence[Mark 
 
 
 def _sorted_rows(panels: Mapping[str, Panel]) -> list[str]:
+    """By what was measured, if anything was: a value that is only reported has no interval."""
     best: dict[str, list[float]] = {}
     for panel in panels.values():
         for row, marks in panel.items():
-            best.setdefault(row, []).append(max((mark.value for mark in marks.values()), default=0.0))
+            measured = [mark.value for mark in marks.values() if mark.low is not None]
+            best.setdefault(row, []).append(max(measured or [mark.value for mark in marks.values()], default=0.0))
     return sorted(best, key=lambda row: -sum(best[row]) / len(best[row]))
 
 

@@ -12,7 +12,7 @@ from hire.comparison.charts import Mark, dots_svg, lines_svg
 from hire.comparison.complexity import LEVELS, Size, count
 from hire.comparison.page import PageTable, Section, Shown
 from hire.comparison.plan import Row, row_of
-from hire.comparison.published import Figures, facts, figures, hire_figures, published_name
+from hire.comparison.published import SYSTEMS, Figures, facts, figures, hire_figures, published_name
 from hire.comparison.table import CUT, METRIC_TITLES, METRICS, Cell, Comparison
 from hire.comparison.write import legend, marked_rows, number, spread
 from hire.data.dataset import SPLITS, FewShotDataset
@@ -21,19 +21,6 @@ from hire.systems.base import Recipe
 from hire.systems.registry import system_names
 
 OURS, PAPER = "ours", "paper"
-SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {  # as the paper calls them: which system, and what to change
-    "TransE": ("transe", {}),
-    "TransH": ("transh", {}),
-    "DistMult": ("distmult", {}),
-    "ComplEx": ("complex", {}),
-    "ComplEx-N3": ("complex-n3", {}),
-    "GMatching": ("gmatching", {}),
-    "MetaR-I": ("metar", {"training.regime": "in-train"}),
-    "MetaR-P": ("metar", {"training.regime": "tasks", "training.initial": "pretrained"}),
-    "FSRL": ("fsrl", {}),
-    "FAAN": ("faan", {}),
-    "HiRe": ("hire", {}),
-}
 PUBLISHED = {"MetaR-P": {"training.embedding_norm": 1.0}}  # what else to change in that recipe: MetaR-I's has no norm
 ABLATIONS: dict[str, dict[str, Any]] = {
     "HiRe": {},

@@ -10,6 +10,19 @@ from typing import Any
 from hire.data.dataset import FewShotDataset
 
 Figures = dict[int, dict[str, float]]  # by number of references, then by metric
+SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {  # as the paper calls them: which system, and what to change
+    "TransE": ("transe", {}),
+    "TransH": ("transh", {}),
+    "DistMult": ("distmult", {}),
+    "ComplEx": ("complex", {}),
+    "ComplEx-N3": ("complex-n3", {}),
+    "GMatching": ("gmatching", {}),
+    "MetaR-I": ("metar", {"training.regime": "in-train"}),
+    "MetaR-P": ("metar", {"training.regime": "tasks", "training.initial": "pretrained"}),
+    "FSRL": ("fsrl", {}),
+    "FAAN": ("faan", {}),
+    "HiRe": ("hire", {}),
+}
 
 
 @cache
@@ -35,6 +48,13 @@ def figures(table: str, dataset: str | None) -> dict[str, Figures]:
         name: {int(shots): dict(zip(metrics, values, strict=True)) for shots, values in of_row.items()}
         for name, of_row in facts()[table].get(dataset, {}).items()
     }
+
+
+def of_system(name: str, dataset: str | None) -> Figures:
+    """What the paper's main table has for a system, by its name there or here; nothing for any other."""
+    table = figures("comparison", dataset)
+    known = next((title for title, (system, _) in SYSTEMS.items() if name in (title, system)), name)
+    return table.get(known, {})
 
 
 def hire_figures(dataset: str | None) -> tuple[Figures, Figures]:

@@ -22,6 +22,7 @@ import torch
 from hire import __version__
 from hire.comparison.estimate import Forecast
 from hire.comparison.plan import Job
+from hire.comparison.published import published_name
 from hire.data.dataset import FewShotDataset
 from hire.errors import HireError
 from hire.evaluation.ranking import Ranks, rank_split
@@ -113,6 +114,7 @@ class Bench:
         return {
             "dataset": self.dataset.name,
             "source": self.source,
+            "published": published_name(self.dataset),  # as the paper calls the dataset
             "fingerprint": fingerprint(self.dataset),
             "split": self.protocol.split,
             "candidates": "all" if self.protocol.among_all else "task",
