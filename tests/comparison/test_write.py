@@ -112,5 +112,7 @@ def test_charts_are_valid_and_have_a_mark_for_each_value() -> None:
     curve = lines_svg("N", ["1", "2", "4"], {"1-shot": [Mark(0.1), None, Mark(0.3, 0.2, 0.4)]}, "N")
     ElementTree.fromstring(curve)
     assert "1-shot: 0.300" in curve
+    assert all(f">{tick}<" in lines_svg("N", ["1"], {"": [Mark(0.48)]}, "N") for tick in ("0.1", "0.4", "0.5"))
+    assert all(f">{tick}<" in lines_svg("N", ["1"], {"": [Mark(0.11)]}, "N") for tick in ("0.03", "0.09", "0.12"))
     for empty in (dots_svg("nothing", {}, []), lines_svg("nothing", [], {}, "")):
         ElementTree.fromstring(empty)

@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from hire.comparison.table import Comparison
 
 COLORS = ("#0969da", "#bc4c00", "#2da44e", "#8250df", "#bf8700", "#57606a")
-ROW = 26  # height
+ROW, DOT = 26, 10  # the least height of a row, and what each of its dots needs
 LEFT, GAP, TOP, BOTTOM = 200, 36, 86, 44
 LINES_HEIGHT = 340
-TICKS = 4
 PAPER = "HiRe's paper"  # the series of what it reports
 
 
@@ -63,20 +62,22 @@ def _reported(comparison: Comparison) -> dict[str, Figures]:
 def dots_svg(title: str, panels: Mapping[str, Panel], series: Sequence[str]) -> str:
     """Rows of dots over a shared axis, the best row first; series differ in color and shape."""
     rows = _sorted_rows(panels)
-    height = TOP + ROW * max(1, len(rows)) + BOTTOM
+    step = max(ROW, 8 + DOT * max((len(marks) for panel in panels.values() for marks in panel.values()), default=0))
+    height = TOP + step * max(1, len(rows)) + BOTTOM
     most = _nice(max((mark.high or mark.value for mark in _marks(panels)), default=1.0))
     width = (WIDTH - LEFT - 20 - GAP * (len(panels) - 1)) / max(1, len(panels))
     parts = [text(20, 24, title, "end", "start", 140), *_legend(series)]
-    centers = {row: TOP + ROW * (place + 0.5) for place, row in enumerate(rows)}
+    centers = {row: TOP + step * (place + 0.5) for place, row in enumerate(rows)}
     parts += [text(LEFT - 12, y + 4, row, "", "end", 30) for row, y in centers.items()]
     for number, (name, panel) in enumerate(panels.items()):
         left = LEFT + number * (width + GAP)
-        parts += [line("edge", left, y, left + width, y) for y in centers.values()]
+        edges = [TOP + step * place for place in range(len(rows) + 1)]
+        parts += [line("edge", left, y, left + width, y) for y in edges]
         parts += _axis(left, width, TOP, height - BOTTOM, most, name)
         for row, marks in panel.items():
             shown = [each for each in series if each in marks]
             for offset, each in enumerate(shown):
-                at = centers[row] + (offset - (len(shown) - 1) / 2) * 9
+                at = centers[row] + (offset - (len(shown) - 1) / 2) * DOT
                 parts += _dot(left, width / most, at, marks[each], series.index(each), f"{row}, {each}, {name}")
     return picture(height, parts, title)
 
@@ -89,11 +90,12 @@ def lines_svg(title: str, xs: Sequence[str], curves: Mapping[str, Sequence[Mark 
     step = (right - left) / max(1, len(xs) - 1)
     parts = [text(20, 24, title, "end", "start", 140), *_legend(list(curves))]
     parts.append(text((left + right) / 2, bottom + 44, x_title, "relation"))
-    for tick in range(TICKS + 1):
-        y = bottom - (bottom - top) * tick / TICKS
+    ticks = _ticks(most)
+    for tick in range(ticks + 1):
+        y = bottom - (bottom - top) * tick / ticks
         parts += [
             line("edge", left, y, right, y),
-            text(left - 8, y + 4, f"{most * tick / TICKS:.3g}", "relation", "end"),
+            text(left - 8, y + 4, f"{most * tick / ticks:.3g}", "relation", "end"),
         ]
     parts += [text(left + step * place, bottom + 20, x, "relation") for place, x in enumerate(xs)]
     for number, (name, curve) in enumerate(curves.items()):
@@ -137,11 +139,17 @@ def _nice(value: float) -> float:
     )
 
 
+def _ticks(most: float) -> int:
+    """Into how many parts to divide an axis, so that their ends are round numbers."""
+    return 5 if f"{most:e}"[0] in "15" and f"{most:.1e}"[2] == "0" else 4
+
+
 def _axis(left: float, width: float, top: float, bottom: float, most: float, name: str) -> list[str]:
     parts = [text(left + width / 2, top - 14, name, "end")]
-    for tick in range(TICKS + 1):
-        x = left + width * tick / TICKS
-        parts += [line("edge", x, top, x, bottom), text(x, bottom + 18, f"{most * tick / TICKS:.3g}", "relation")]
+    ticks = _ticks(most)
+    for tick in range(ticks + 1):
+        x = left + width * tick / ticks
+        parts += [line("edge", x, top, x, bottom), text(x, bottom + 18, f"{most * tick / ticks:.3g}", "relation")]
     return parts
 
 
