@@ -42,6 +42,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "MTransE": {"model.decoder": "mtranse"},
     "MTransH": {"model.decoder": "mtransh"},
     "without t - h": {"model.residual": False},
+    "a single t - h counts fully": {"model.residual_shots": 1},
     "learner from a tenth": {"model.learner_start": 0.1},
     "margin loss": {"model.loss": "margin", "training.embedding_norm": 1.0},
     "tables learn at a third": {"optimizer.table_learning_rate": 2e-3},
@@ -101,7 +102,7 @@ def main() -> None:
             print(json.dumps({**about, **of_run}), flush=True)
     for name, runs in found.items():
         means = (statistics.mean(run[key] for run in runs) for key in runs[0])
-        print(f"{name:26}" + "".join(f"{mean:8.3f}" for mean in means))
+        print(f"{name:28}" + "".join(f"{mean:8.3f}" for mean in means))
 
 
 if __name__ == "__main__":

@@ -42,3 +42,15 @@ def test_single_outputs_of_the_learner_are_dropped() -> None:
 def test_nothing_is_dropped_without_a_rate() -> None:
     found, whole = _learned(SETTINGS)
     assert torch.equal(found, whole)
+
+
+def test_the_mean_of_few_differences_counts_less() -> None:
+    torch.manual_seed(0)
+    network = HireNetwork(replace(SETTINGS, residual=True, residual_shots=4))
+    every = torch.randn(2, 7, 5, SETTINGS.dimension)
+    for shots, counts in ((1, 0.25), (2, 0.5), (4, 1.0), (5, 1.0)):
+        heads, tails = every[:, :, :shots]
+        learned = network.learner(heads, tails)[:, : SETTINGS.dimension]
+        added = network.meta_relation(heads, tails).translation - learned
+        gate = torch.sigmoid(torch.tensor(2.0))  # what the gate starts from
+        torch.testing.assert_close(added, counts * gate * (tails - heads).mean(dim=1))

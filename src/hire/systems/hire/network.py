@@ -58,7 +58,8 @@ class HireNetwork(nn.Module):
         translation, *shifts = dropped(meta, dropping.relation).chunk(4, dim=-1)
         if self.settings.residual:
             gate = torch.sigmoid(self.gate(torch.cat([heads, tails], dim=-1)))
-            translation = translation + (gate * (tails - heads)).mean(dim=-2)
+            counts = min(1.0, heads.shape[-2] / self.settings.residual_shots)  # a mean of few is not to be trusted
+            translation = translation + counts * (gate * (tails - heads)).mean(dim=-2)
         return MetaRelation(translation, self.direction + shifts[0], *shifts[1:])
 
     def losses(
