@@ -39,7 +39,7 @@ class Hire(FewShotSystem):
     paper = "Wu et al., Hierarchical Relational Learning for Few-Shot Knowledge Graph Completion, ICLR 2023"
     settings_type: ClassVar[type[HireSettings]] = HireSettings
     capabilities: frozenset[Capability] = frozenset({"vectors", "new-entities"})
-    recipes: ClassVar[Mapping[Recipe, Mapping[str, Any] | str]] = {"published": "paper", "common": "fast"}
+    recipes: ClassVar[Mapping[Recipe, Mapping[str, Any] | str]] = {"published": "paper", "common": {}}
 
     def __init__(self, network: HireNetwork, entities: Tensor, projections: Tensor, seed: int = 0) -> None:
         self.network = network
