@@ -27,7 +27,7 @@ def test_a_row_is_a_system_in_a_recipe_a_preset_or_a_file(tmp_path: Path) -> Non
         "levels (preset)",
         "mine (mine.toml)",
     ]
-    assert rows[0].settings == preset("paper") and rows[1].settings == preset("fast")
+    assert rows[0].settings == preset("paper") and rows[1].settings == RunSettings.of("hire")
     assert rows[4].settings.settings.model.decoder == "mtransh"
     for name, problem in (("hiro", "did you mean 'hire'"), ("ensemble", "the preset levels")):
         with pytest.raises(HireError) as caught:
@@ -51,7 +51,8 @@ def test_seeds_come_one_after_the_other_and_what_has_none_is_run_once() -> None:
 
 
 def test_equal_settings_on_equal_graphs_share_a_folder() -> None:
-    rows = [*rows_of(["hire", "fast"], ["common"]), Row("other", preset("fast").changed({"model.decoder": "mtranse"}))]
+    usual = RunSettings.of("hire")
+    rows = [*rows_of(["hire"], ["common"]), Row("same", usual), Row("other", usual.changed({"model.decoder": "mtranse"}))]
     names = [job.name for job in jobs_of(rows, (1,), 1, "graph")]
     assert names[0] == names[1] != names[2]
     assert jobs_of(rows[:1], (1,), 1, "other")[0].name != names[0]
