@@ -52,7 +52,8 @@ def test_seeds_come_one_after_the_other_and_what_has_none_is_run_once() -> None:
 
 def test_equal_settings_on_equal_graphs_share_a_folder() -> None:
     usual = RunSettings.of("hire")
-    rows = [*rows_of(["hire"], ["common"]), Row("same", usual), Row("other", usual.changed({"model.decoder": "mtranse"}))]
+    other = usual.changed({"model.decoder": "mtranse"})
+    rows = [*rows_of(["hire"], ["common"]), Row("same", usual), Row("other", other)]
     names = [job.name for job in jobs_of(rows, (1,), 1, "graph")]
     assert names[0] == names[1] != names[2]
     assert jobs_of(rows[:1], (1,), 1, "other")[0].name != names[0]

@@ -298,6 +298,9 @@ def test_the_command_line(run: Callable[..., Result], tmp_path: Path) -> None:
     assert all(each["done"] for each in plan["runs"]) and plan["remaining"] == "all 3 runs are there"
     one = run(*command[:-2], "--shots", "3", "--draws", "2", "--candidates", "all", "-o", tmp_path / "out")
     assert one.exit_code == 0 and "Hits@10" in one.output and "among all entities" in one.output
+    other = (tmp_path / "out" / "comparison-all-2-draws.md").read_text()  # beside the table of the other protocol
+    assert "among all entities" in other and "(comparison-all-2-draws.svg)" in other
+    assert found == json.loads((tmp_path / "out" / "comparison.json").read_text())
     for wrong, message in (
         (("--systems", "hiro"), "did you mean 'hire'"),
         (("--systems", ","), "at least one"),

@@ -37,11 +37,19 @@ def write_comparison(folder: Path, comparison: Comparison) -> list[Path]:
     }
     found = []
     for suffix, content in contents.items():
-        path = folder / f"{NAME}.{suffix}"
+        path = folder / f"{file_name(comparison)}.{suffix}"
         with atomic_file(path) as partial:
             partial.write_text(content, "utf-8")
         found.append(path)
     return found
+
+
+def file_name(comparison: Comparison) -> str:
+    """How the files of a comparison begin, so that one folder may have several of the same runs, ranked differently."""
+    about = comparison.about
+    of_split = "" if about["split"] == "test" else f"-{about['split']}"
+    drawn = f"-{about['draws']}-draws" if comparison.redrawn else ""
+    return NAME + of_split + "-all" * (about["candidates"] == "all") + drawn
 
 
 def number(value: float, signed: bool = False) -> str:
@@ -88,7 +96,7 @@ def legend(comparison: Comparison) -> list[str]:
         found.append(f"A run was trained for at most {about['budget']:g} minutes, without embeddings.")
     commits = {outcome.commit for line in lines for outcome in line.evaluated}
     if len(commits) > 1:
-        found.append(f"The runs were begun at {len(commits)} commits, which {NAME}.json names.")
+        found.append(f"The runs were begun at {len(commits)} commits, which {file_name(comparison)}.json names.")
     notes = [(line.row.key, note) for line in lines for note in line.notes]
     return found + [f"[{place}] {key}: {note}." for place, (key, note) in enumerate(notes, 1)]
 
@@ -103,7 +111,7 @@ def title(comparison: Comparison) -> str:
 
 def to_markdown(comparison: Comparison) -> str:
     """A table for each number of references, the differences in MRR, and how it was made."""
-    parts = [f"# {title(comparison)}\n", f"![All systems]({NAME}.svg)\n"]
+    parts = [f"# {title(comparison)}\n", f"![All systems]({file_name(comparison)}.svg)\n"]
     for shots in comparison.shots:
         head = ["system", "recipe", "runs", *METRIC_TITLES.values(), "95% of MRR", "minutes"]
         rows = [_markdown_cells(line, mark, shots) for line, mark in marked_rows(comparison)]
