@@ -48,8 +48,9 @@ def file_name(comparison: Comparison) -> str:
     """How the files of a comparison begin, so that one folder may have several of the same runs, ranked differently."""
     about = comparison.about
     of_split = "" if about["split"] == "test" else f"-{about['split']}"
+    among_all = "-all" if about["candidates"] == "all" else ""
     drawn = f"-{about['draws']}-draws" if comparison.redrawn else ""
-    return NAME + of_split + "-all" * (about["candidates"] == "all") + drawn
+    return f"{NAME}{of_split}{among_all}{drawn}"
 
 
 def number(value: float, signed: bool = False) -> str:
