@@ -184,6 +184,9 @@ def test_all_experiments_on_one_page(run: Callable[..., Result], tmp_path: Path)
     assert list(content["sections"]) == list(NAMES)
     one = run("reproduce", "lambda", *options, "--json")
     assert list(json.loads(one.stdout)["sections"]) == ["lambda"] and (tmp_path / "out" / "lambda.html").exists()
+    # of the second seed nothing is there
+    more = run("reproduce", "lambda", *options[:3], "2", *options[4:], "--report", "--json")
+    assert more.exit_code == 0 and "have no metrics (not done yet)" in (tmp_path / "out" / "lambda.html").read_text()
     assert len(list((tmp_path / "out" / "runs").iterdir())) == len(variants)
 
 

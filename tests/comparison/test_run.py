@@ -321,15 +321,29 @@ def test_a_graph_of_ones_own(run: Callable[..., Result], tmp_path: Path, graph_f
     assert result.exit_code == 0 and "mine, test" in result.output, result.output
 
 
-def test_an_interruption_says_how_to_continue(
-    run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_interruption_says_how_to_continue_and_the_report_what_is_done(
+    run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: list[str]
 ) -> None:
     (tmp_path / "tiny.toml").write_text(SMALL_FILE)
-    command = ["compare", "umls-one", "--systems", str(tmp_path / "tiny.toml"), "--shots", "1", "--seeds", "1"]
+    systems = f"any-link,{tmp_path / 'tiny.toml'}"
+    command = ["compare", "umls-one", "--systems", systems, "--shots", "1", "--seeds", "1", "-o", tmp_path / "out"]
+    nothing = run(*command, "--report")
+    assert nothing.exit_code == 2 and "2 of 2 runs have no metrics" in nothing.output
     with monkeypatch.context() as patch:
         interrupt_at(patch, 3)
-        result = run(*command, "-o", tmp_path / "out")
-    assert result.exit_code == 2 and "the same command continues" in result.output
-    (place,) = (tmp_path / "out" / "runs").iterdir()
-    assert (place / RUN / CONFIG).exists()
-    assert run(*command, "-o", tmp_path / "out").exit_code == 0
+        result = run(*command)
+    assert result.exit_code == 2 and "the same command continues" in result.output and "--report" in result.output
+    assert sum((place / RUN / CONFIG).exists() for place in (tmp_path / "out" / "runs").iterdir()) == len(trained) == 2
+    begun = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "runs").rglob("*")}
+    report = run(*command, "--report")
+    assert report.exit_code == 0 and "1 of 1 runs have no metrics (not done yet)" in report.output
+    rows = json.loads((tmp_path / "out" / "comparison.json").read_text())["rows"]
+    assert [bool(row["metrics"]) for row in rows] == [True, False]
+    assert begun == {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "runs").rglob("*")}
+    whole = run(*command)
+    assert whole.exit_code == 0 and "have no metrics" not in whole.output and len(trained) == 3
+
+
+def test_a_plan_is_no_report(run: Callable[..., Result]) -> None:
+    result = run("compare", "umls-one", "--plan", "--report")
+    assert result.exit_code == 2 and "not both" in result.output

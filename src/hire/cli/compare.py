@@ -52,6 +52,9 @@ plan_option = click.option(
     is_flag=True,
     help="Only show what remains to be done, and about how long it takes, from a few steps of each system.",
 )
+report_option = click.option(
+    "--report", "report_only", is_flag=True, help="Only show what is done so far: train and rank nothing."
+)
 seeds_option = option("--seeds", type=FEW, default=3, help="How many seeds to train, from 0 on.")
 
 
@@ -77,6 +80,7 @@ seeds_option = option("--seeds", type=FEW, default=3, help="How many seeds to tr
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The folder  [default: runs/compare-DATASET].")
 @discard_option
 @plan_option
+@report_option
 @device_option
 @threads_option
 @json_option
@@ -93,6 +97,7 @@ def compare(
     output: Path | None,
     discard_weights: bool,
     plan: bool,
+    report_only: bool,
     device: str,
     threads: int,
     as_json: bool,
@@ -116,6 +121,7 @@ def compare(
     from hire.data.open import open_dataset
     from hire.training.run import fingerprint
 
+    plan_or_report(plan, report_only)
     rows = rows_of(systems, recipes)
     opened = open_dataset(dataset)
     folder = output or Path("runs") / f"compare-{opened.name}"
@@ -127,7 +133,9 @@ def compare(
         print_plan(bench, jobs, as_json)
         return
     with continued():
-        outcomes = bench.carry_out(jobs, lambda message: click.echo(message, err=True))
+        outcomes = bench.outcomes(jobs) if report_only else bench.carry_out(jobs, say)
+        if not any(outcome.evaluations for outcome in outcomes):
+            fail_if_incomplete(outcomes)
         comparison = compare_rows(rows, outcomes, shots, bench.about() | {"seeds": seeds})
         files = write_comparison(folder, comparison)
     if as_json:
@@ -135,7 +143,19 @@ def compare(
     else:
         print_comparison(comparison)
         click.echo(f"{folder}: {', '.join(path.name for path in files)}")
-    fail_if_incomplete(outcomes)
+    if not report_only:
+        fail_if_incomplete(outcomes)
+
+
+def plan_or_report(plan: bool, report_only: bool) -> None:
+    """What remains and what is done are told by two calls."""
+    if plan and report_only:
+        raise click.UsageError("give --plan or --report, not both")
+
+
+def say(message: str) -> None:
+    """Tell how the work goes, beside what the command prints."""
+    click.echo(message, err=True)
 
 
 @contextmanager
@@ -146,7 +166,7 @@ def continued() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise HireError("interrupted", remedy="the same command continues; nothing is lost") from None
+        raise HireError("interrupted", remedy="the same command continues; --report shows what is done") from None
 
 
 def fail_if_incomplete(outcomes: list[Outcome]) -> None:
@@ -188,7 +208,7 @@ def print_plan(bench: Bench, jobs: list[Job], as_json: bool) -> None:
 
     bench.check(jobs)
     forecast = Forecast(bench, jobs)
-    forecast.measure(lambda message: click.echo(message, err=True))
+    forecast.measure(say)
     runs = [(bench.outcome(job), forecast.of(job) if job in forecast.left else None) for job in jobs]
     embeddings = [(settings, forecast.of_embeddings(settings)) for settings in forecast.embeddings]
     if as_json:

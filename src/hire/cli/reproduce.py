@@ -14,7 +14,10 @@ from hire.cli.compare import (
     discard_option,
     fail_if_incomplete,
     plan_option,
+    plan_or_report,
     print_plan,
+    report_option,
+    say,
     seeds_option,
 )
 from hire.cli.options import device_option, threads_option, use_one_thread
@@ -35,6 +38,7 @@ EXPERIMENTS = ("comparison", "ablation", "false-contexts", "lambda", "context-st
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The folder  [default: runs/reproduce-DATASET].")
 @discard_option
 @plan_option
+@report_option
 @device_option
 @threads_option
 @json_option
@@ -47,6 +51,7 @@ def reproduce(
     output: Path | None,
     discard_weights: bool,
     plan: bool,
+    report_only: bool,
     device: str,
     threads: int,
     as_json: bool,
@@ -75,23 +80,25 @@ def reproduce(
     from hire.comparison.run import Bench
     from hire.data.open import open_dataset
 
+    plan_or_report(plan, report_only)
     opened = open_dataset(dataset)
     folder = output or Path("runs") / f"reproduce-{opened.name}"
     use_one_thread()
     kept = not discard_weights
     bench = Bench(folder, dataset, opened, budget=budget, device=device, keep_weights=kept, threads=threads)
-    reproduction = Reproduction(bench, expanded([experiment]), recipe, seeds)
+    reproduction = Reproduction(bench, expanded([experiment]), recipe, seeds, report_only)
     if plan:
         print_plan(bench, reproduction.all_jobs(), as_json)
         return
     with continued():
-        sections, content, outcomes = reproduction.carry_out(lambda message: click.echo(message, err=True))
+        sections, content, outcomes = reproduction.carry_out(say)
     if as_json:
         print_json(content)
     else:
         _print_sections(sections)
         click.echo(f"{reproduction.page}: the page, with charts and every metric")
-    fail_if_incomplete(outcomes)
+    if not report_only:
+        fail_if_incomplete(outcomes)
 
 
 def _print_sections(sections: list[Section]) -> None:

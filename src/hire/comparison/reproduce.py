@@ -26,6 +26,7 @@ class Reproduction:
     names: Sequence[str]  # of experiments
     recipe: Recipe = "published"
     seeds: int = 3
+    report_only: bool = False  # show what is there, and train and rank nothing
 
     @property
     def page(self) -> Path:
@@ -64,8 +65,10 @@ class Reproduction:
         if name in COUNTED:
             return complexity() if name == "complexity" else context_statistics(dataset)
         experiment = TRAINED[name]
-        report(f"{experiment.title}:")
-        found = self.bench.carry_out(self.jobs(name), report)
+        jobs = self.jobs(name)
+        if not self.report_only:
+            report(f"{experiment.title}:")
+        found = self.bench.outcomes(jobs) if self.report_only else self.bench.carry_out(jobs, report)
         outcomes += found
         comparison = compare(experiment.rows(self.recipe), found, experiment.shots, about)
         folder = self.bench.folder / name

@@ -145,7 +145,7 @@ class Bench:
                 continue
             if number < len(left):
                 report(f"  {Forecast(self, jobs, left[number:]).summary}")
-        outcomes = [self.outcome(job) for job in jobs]
+        outcomes = self.outcomes(jobs)
         for outcome in outcomes:
             if outcome.evaluations and not self.keep_weights:  # of runs that were there before, too
                 self._remove_weights(outcome.job)
@@ -198,6 +198,11 @@ class Bench:
             return found
         ends = [path.stat().st_mtime for path in self._run(job).rglob(STATE)]
         return Training(found.seconds + max(0.0, max(ends, default=0.0) - found.started))
+
+    def outcomes(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """What is there of some jobs; nothing is trained or ranked."""
+        self.check(jobs)
+        return [self.outcome(job) for job in jobs]
 
     def outcome(self, job: Job) -> Outcome:
         """What is there of a job."""
