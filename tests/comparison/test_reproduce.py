@@ -171,6 +171,9 @@ def test_all_experiments_on_one_page(run: Callable[..., Result], tmp_path: Path)
     planned = json.loads(run("reproduce", "all", *options, "--plan", "--json").stdout)
     assert not any(each["done"] for each in planned["runs"]) and not (tmp_path / "out" / RUNS).exists()
     assert all(each["expected"]["training"] > 0 for each in planned["runs"])
+    nothing = run("reproduce", "lambda", *options, "--report")
+    assert nothing.exit_code == 2 and "runs is done yet" in nothing.output
+    assert not (tmp_path / "out" / "lambda.html").exists()
     result = run("reproduce", "all", *options)
     assert result.exit_code == 0, result.output
     assert "Ablation of HiRe's parts: 3-shot (MRR)" in result.output and "reproduction.html" in result.output

@@ -328,7 +328,8 @@ def test_an_interruption_says_how_to_continue_and_the_report_what_is_done(
     systems = f"any-link,{tmp_path / 'tiny.toml'}"
     command = ["compare", "umls-one", "--systems", systems, "--shots", "1", "--seeds", "1", "-o", tmp_path / "out"]
     nothing = run(*command, "--report")
-    assert nothing.exit_code == 2 and "2 of 2 runs have no metrics" in nothing.output
+    assert nothing.exit_code == 2 and "none of the 2 runs is done yet" in nothing.output
+    assert not (tmp_path / "out").exists()
     with monkeypatch.context() as patch:
         interrupt_at(patch, 3)
         result = run(*command)

@@ -133,9 +133,9 @@ def compare(
         print_plan(bench, jobs, as_json)
         return
     with continued():
+        if report_only:
+            fail_if_nothing_is_done(bench, jobs)
         outcomes = bench.outcomes(jobs) if report_only else bench.carry_out(jobs, say)
-        if not any(outcome.evaluations for outcome in outcomes):
-            fail_if_incomplete(outcomes)
         comparison = compare_rows(rows, outcomes, shots, bench.about() | {"seeds": seeds})
         files = write_comparison(folder, comparison)
     if as_json:
@@ -178,6 +178,15 @@ def fail_if_incomplete(outcomes: list[Outcome]) -> None:
         names = "; ".join(f"{outcome.job} ({outcome.training.problem or 'not done yet'})" for outcome in missing)
         remedy = "the same command tries again"
         raise HireError(f"{len(missing)} of {len(outcomes)} runs have no metrics: {names}", remedy=remedy)
+
+
+def fail_if_nothing_is_done(bench: Bench, jobs: list[Job]) -> None:
+    """A report of nothing would leave empty tables."""
+    from hire.errors import HireError
+
+    if jobs and not any(outcome.evaluations for outcome in bench.outcomes(jobs)):
+        message = f"none of the {len(jobs)} runs is done yet"
+        raise HireError(message, file=bench.folder, remedy="the command without --report trains them")
 
 
 def print_comparison(comparison: Comparison) -> None:

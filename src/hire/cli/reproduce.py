@@ -13,6 +13,7 @@ from hire.cli.compare import (
     continued,
     discard_option,
     fail_if_incomplete,
+    fail_if_nothing_is_done,
     plan_option,
     plan_or_report,
     print_plan,
@@ -90,6 +91,8 @@ def reproduce(
     if plan:
         print_plan(bench, reproduction.all_jobs(), as_json)
         return
+    if report_only:
+        fail_if_nothing_is_done(bench, reproduction.all_jobs())
     with continued():
         sections, content, outcomes = reproduction.carry_out(say)
     if as_json:
