@@ -60,6 +60,12 @@ class SetAttentionBlock(nn.Module):
         return normed
 
 
+def _mean(layers: nn.Sequential, elements: Tensor) -> Tensor:
+    """The mean of a set [..., set, dim] after some layers: as the last is linear, it is given the mean."""
+    mean: Tensor = layers[-1](layers[:-1](elements).mean(dim=-2))
+    return mean
+
+
 class SetLearner(nn.Module):
     """The paper's meta relation learner: set attention, a two-layer MLP, and the mean (Eq. 6-8)."""
 
@@ -74,7 +80,7 @@ class SetLearner(nn.Module):
         """The meta relation [..., outputs] of references [..., shots, dim]."""
         elements = torch.cat([heads, tails], dim=-1)  # x_i = h_i + t_i, concatenated (Eq. 6)
         interacting = self.attention(elements, dropping)  # X' (Eq. 7)
-        meta: Tensor = self.mlp(interacting).mean(dim=-2)  # (Eq. 8)
+        meta: Tensor = _mean(self.mlp, interacting)  # (Eq. 8)
         return meta
 
 
@@ -89,7 +95,7 @@ class MeanLearner(nn.Module):
 
     def forward(self, heads: Tensor, tails: Tensor, dropping: Dropping = NOTHING) -> Tensor:
         """The meta relation [..., outputs] of references [..., shots, dim]."""
-        meta: Tensor = self.mlp(torch.cat([heads, tails], dim=-1)).mean(dim=-2)
+        meta: Tensor = _mean(self.mlp, torch.cat([heads, tails], dim=-1))
         return meta
 
 
