@@ -6,7 +6,7 @@ The names of the parts are those of the paper.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hire.systems.base import Recipe
-from hire.systems.episodic.fused import Vectors, over_neighbors
+from hire.systems.episodic.fused import Vectors, mapped_neighbors, over_neighbors
 from hire.systems.episodic.model import EpisodicSystem
 from hire.systems.episodic.network import Entities
 from hire.systems.episodic.pairs import PairNetwork
@@ -57,12 +57,8 @@ class CianNetwork(PairNetwork):
         nn.init.xavier_normal_(self.neighbor.weight)
 
     def encode(self, entities: Entities) -> Surrounded:
-        """Entities with v_i = relu(W [r_i; e_i] + b) of each neighbor that is no padding."""
-        near = entities.neighbors
-        real = replace(near, relations=near.relations[near.mask], entities=near.entities[near.mask])
-        values = F.relu(real.linear(self.neighbor.weight) + self.neighbor.bias)  # [edges, dim]
-        rows = (near.mask.flatten().cumsum(0) - 1).clamp_min(0).view(near.mask.shape)
-        return Surrounded(entities, Vectors(rows * near.mask, values if len(values) else near.entity_table[:1]))
+        """Entities with v_i = relu(W [r_i; e_i] + b) of each neighbor."""
+        return Surrounded(entities, mapped_neighbors(entities.neighbors, self.neighbor, F.relu))
 
     def as_heads(self, heads: Surrounded) -> Heads:
         """Heads [tasks, q, 1] with h W of both directions."""

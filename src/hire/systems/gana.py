@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from hire.embeddings.distances import normal
 from hire.systems.base import Recipe
+from hire.systems.episodic.fused import mapped_neighbors, over_neighbors
 from hire.systems.episodic.model import EpisodicSystem
-from hire.systems.episodic.network import Entities, Pairs, dropout, masked_softmax, pair_distances
+from hire.systems.episodic.network import Entities, Pairs, dropout, pair_distances
 from hire.systems.episodic.refined import RefinedModelSettings, RefinedNetwork
 from hire.systems.episodic.settings import EpisodicSettings
 from hire.util.ranges import Count, Dropout, Few, Size
@@ -106,10 +107,9 @@ class NeighborAggregator(nn.Module):
     def forward(self, entities: Entities) -> Tensor:
         """Entities [...] with their neighbors: [..., dim]."""
         near = entities.neighbors
-        tuples = near.linear(self.neighbor.weight) + self.neighbor.bias
-        tuples = F.leaky_relu(tuples)  # c_i: [..., n, dim]
-        weights = masked_softmax(self.attention(tuples).squeeze(-1), near.mask)  # [..., n]
-        around = (weights.unsqueeze(-1) * tuples).sum(dim=-2)  # c: [..., dim]
+        tuples = mapped_neighbors(near, self.neighbor, F.leaky_relu)  # c_i
+        attention = self.attention.weight[0].expand(*entities.shape, -1)  # a softmax does not see the bias
+        around = over_neighbors(attention, near.mask, tuples, tuples)  # c: [..., dim]
         gate = torch.sigmoid(self.gate(around))  # g: [..., 1]
         found: Tensor = gate * around + (1 - gate) * entities.vectors
         return found

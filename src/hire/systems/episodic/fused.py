@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from hire.systems.episodic import kernels
 from hire.systems.episodic.network import Neighbors, dropout_factors, masked_softmax
@@ -28,7 +30,7 @@ def over_neighbors(queries: Tensor, mask: Tensor, keys: Vectors, values: Vectors
     """What pairs see in the neighbors of one of their ends: the sum of values, weighted by softmax(query . key).
 
     queries [tasks, q, n, dim] are those of pairs; mask and rows [tasks, q or 1, n or 1, neighbors] are those of heads
-    or tails. The result is [tasks, q, n, width of a value].
+    or tails. The result is [tasks, q, n, width of a value]. Entities on their own have fewer dimensions.
     """
     factors = dropout_factors((*queries.shape[:-1], mask.shape[-1]), dropout, queries) if dropout else None
     if not is_compiled(queries):
@@ -49,6 +51,14 @@ def weighted_neighbors(near: Neighbors, scores: Tensor, values: Vectors) -> Tens
     queries = scores.new_ones(*scores.shape[:-1], 1)
     rows = torch.arange(scores.numel(), device=scores.device).view(scores.shape)
     return over_neighbors(queries, near.mask, Vectors(rows, scores.reshape(-1, 1)), values)
+
+
+def mapped_neighbors(near: Neighbors, layer: nn.Linear, activation: Callable[[Tensor], Tensor]) -> Vectors:
+    """activation(W [r; e] + b) of every neighbor that is no padding."""
+    real = replace(near, relations=near.relations[near.mask], entities=near.entities[near.mask])
+    values = activation(real.linear(layer.weight) + layer.bias)  # [edges, dim]
+    rows = (near.mask.flatten().cumsum(0) - 1).clamp_min(0).view(near.mask.shape)
+    return Vectors(rows * near.mask, values if len(values) else near.entity_table[:1])
 
 
 class _OverNeighbors(torch.autograd.Function):
