@@ -152,7 +152,7 @@ class Faan(EpisodicSystem):
         "published": {
             "model.loss": "margin",
             "model.margin": 5.0,
-            "training.steps": 15_000,
+            "training.steps": 70_000,
             "training.shots": [5],
             "training.regime": "tasks",
             "training.embedding_norm": 1.0,
@@ -166,7 +166,7 @@ class Faan(EpisodicSystem):
             "optimizer.final_rate": 0.0,
             "optimizer.warm_up": 1_000,
             "optimizer.ema": None,
-            "selection.evaluate_every": 7_500,
+            "selection.evaluate_every": 10_000,
             "selection.patience": 10,
         },
     }
