@@ -13,7 +13,7 @@ from hire.data.dataset import FewShotDataset
 from hire.data.graph import KnowledgeGraph
 from hire.sampling.neighbors import NOTHING, NeighborFinder
 from hire.systems.base import Capability, FewShotSystem, LastTails, Resources, Support, as_tensor
-from hire.systems.episodic.drawing import adaptation_negatives, random_embeddings
+from hire.systems.episodic.drawing import adaptation_negatives, first_embeddings
 from hire.systems.episodic.network import Entities, EpisodicNetwork, Neighbors, Pairs, part_of
 from hire.systems.episodic.settings import EpisodicSettings
 from hire.util.arrays import IntArray
@@ -56,11 +56,7 @@ class EpisodicSystem(FewShotSystem):
         """A trainer that starts from pre-trained or random embeddings."""
         from hire.systems.episodic.trainer import EpisodicTrainer
 
-        if settings.training.initial == "pretrained":
-            embeddings = resources.embeddings(settings.embedding)
-        else:
-            sizes = len(dataset.graph.entities), len(dataset.graph.relations)
-            embeddings = random_embeddings(*sizes, settings.model.dimension, settings.training.seed)
+        embeddings = first_embeddings(dataset, settings, resources)
         return EpisodicTrainer(cls, dataset, embeddings, settings, resources.device)
 
     def tensors(self) -> dict[str, Tensor]:

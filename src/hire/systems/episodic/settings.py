@@ -50,15 +50,9 @@ class EpisodeSettings(Settings):
     queries: Batch = 48  # of a task
     negatives: Batch = 128  # shared by the queries of a task; of each query with `episodes`
     inner_negatives: Drawn = 32  # the first of the negatives, used for the references
+    initial: Literal["pretrained", "random"] = "pretrained"  # where the embeddings start
     embedding_norm: Scale | None = 1.5  # root mean square norm to which the initial embeddings are scaled
     seed: Seed = 0  # of initial weights, tasks, negatives and contexts
-
-
-@dataclass(frozen=True)
-class EpisodicTrainingSettings(EpisodeSettings):
-    """What a system of the literature is trained with."""
-
-    initial: Literal["pretrained", "random"] = "pretrained"  # where the embeddings start
 
 
 @dataclass(frozen=True)
@@ -66,14 +60,14 @@ class EpisodicSettings(Settings):
     """All settings of a system; a system replaces the model section by its own."""
 
     model: EpisodicModelSettings = field(default_factory=EpisodicModelSettings)
-    training: EpisodicTrainingSettings = field(default_factory=EpisodicTrainingSettings)
+    training: EpisodeSettings = field(default_factory=EpisodeSettings)
     optimizer: OptimizerSettings = field(default_factory=lambda: OptimizerSettings(ema=0.05, clip=5.0))
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     selection: SelectionSettings = field(default_factory=lambda: SelectionSettings(evaluate_every=500))
 
 
 @dataclass(frozen=True)
-class PairwiseTrainingSettings(EpisodicTrainingSettings):
+class PairwiseTrainingSettings(EpisodeSettings):
     """What a system is trained with if it computes every pair of a head and a tail: fewer of them in a step."""
 
     queries: Batch = 6  # of a task

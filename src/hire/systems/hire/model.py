@@ -14,7 +14,7 @@ from hire.data.graph import KnowledgeGraph
 from hire.embeddings.distances import distance, squared_distances
 from hire.errors import HireError
 from hire.systems.base import Capability, FewShotSystem, LastTails, Recipe, Resources, Support, as_tensor, in_blocks
-from hire.systems.episodic.drawing import adaptation_negatives
+from hire.systems.episodic.drawing import adaptation_negatives, first_embeddings
 from hire.systems.hire.entity import MetaRelation, Vectors, projected_tails, translated
 from hire.systems.hire.network import HireNetwork
 from hire.systems.hire.settings import HireSettings
@@ -50,10 +50,10 @@ class Hire(FewShotSystem):
 
     @classmethod
     def trainer(cls, dataset: FewShotDataset, settings: HireSettings, resources: Resources) -> HireTrainer:
-        """A trainer that starts from pre-trained embeddings."""
+        """A trainer that starts from pre-trained or random embeddings."""
         from hire.systems.hire.trainer import HireTrainer
 
-        return HireTrainer(dataset, resources.embeddings(settings.embedding), settings, resources.device)
+        return HireTrainer(dataset, first_embeddings(dataset, settings, resources), settings, resources.device)
 
     def tensors(self) -> dict[str, Tensor]:
         """The tables and the weights of the network."""

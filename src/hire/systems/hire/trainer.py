@@ -38,7 +38,7 @@ class HireBatch(NamedTuple):
 
 
 class HireTrainer(SystemTrainer[HireBatch, HireNetwork]):
-    """Trains a HiRe on a dataset from pre-trained embeddings."""
+    """Trains a HiRe on a dataset."""
 
     def __init__(
         self,
