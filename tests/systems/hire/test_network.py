@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import torch
 
+from hire.systems.hire.entity import Vectors
 from hire.systems.hire.network import HireNetwork
 from hire.systems.hire.settings import HireModelSettings
 
@@ -29,6 +30,18 @@ def test_the_meta_relation_of_some_tasks_is_dropped_as_a_whole() -> None:
     dropped = (found == 0).all(dim=1)
     assert 60 < dropped.sum() < 140
     torch.testing.assert_close(found[~dropped], whole[~dropped] / 0.75)
+
+
+def test_without_learned_shifts_only_the_inner_step_moves_projections() -> None:
+    torch.manual_seed(0)
+    network = HireNetwork(replace(SETTINGS, learned_shifts=False))
+    heads, tails = (Vectors(*torch.randn(2, 5, 3, SETTINGS.dimension)) for _ in range(2))
+    negatives = Vectors(*torch.randn(2, 5, 7, SETTINGS.dimension))
+    start = network.meta_relation(heads.embeddings, tails.embeddings)
+    assert (start.direction == network.direction).all()
+    assert not start.head_shift.any() and not start.tail_shift.any() and start.translation.all()
+    refined = network.refined(start, heads, tails, negatives)
+    assert all(not torch.equal(before, after) for before, after in zip(start, refined, strict=True))
 
 
 def test_single_outputs_of_the_learner_are_dropped() -> None:

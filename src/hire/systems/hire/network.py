@@ -23,7 +23,9 @@ class HireNetwork(nn.Module):
         super().__init__()
         self.settings = settings
         dimension = settings.dimension
-        outputs = 4 * dimension  # R, and what it adds to r_p and to the projections of heads and tails
+        self.outputs = outputs = dimension  # R
+        if settings.learned_shifts:
+            self.outputs = outputs = 4 * dimension  # and what is added to r_p and the projections of heads and tails
         if settings.learner == "set":
             self.learner: nn.Module = SetLearner(dimension, outputs)
         elif settings.learner == "mean":
@@ -49,13 +51,16 @@ class HireNetwork(nn.Module):
         attention, row_wise = (path_factors(of_block, tasks, 1, 1, device=device) for _ in range(2))
         outputs = None
         if settings.dropout:
-            outputs = F.dropout(torch.ones(tasks, 4 * settings.dimension, device=device), settings.dropout)
+            outputs = F.dropout(torch.ones(tasks, self.outputs, device=device), settings.dropout)
         return Dropping(attention, row_wise, outputs, path_factors(settings.drop_relation, tasks, 1, device=device))
 
     def meta_relation(self, heads: Tensor, tails: Tensor, dropping: Dropping = NOTHING) -> MetaRelation:
         """The relation [tasks, dim] of references [tasks, shots, dim], before it is refined (Eq. 6-8)."""
         meta = dropped(self.learner(heads, tails, dropping), dropping.outputs)
-        translation, *shifts = dropped(meta, dropping.relation).chunk(4, dim=-1)
+        meta = dropped(meta, dropping.relation)
+        if not self.settings.learned_shifts:
+            meta = F.pad(meta, (0, 3 * self.outputs))
+        translation, *shifts = meta.chunk(4, dim=-1)
         if self.settings.residual:
             gate = torch.sigmoid(self.gate(torch.cat([heads, tails], dim=-1)))
             counts = min(1.0, heads.shape[-2] / self.settings.residual_shots)  # a mean of few is not to be trusted

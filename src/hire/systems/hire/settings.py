@@ -26,6 +26,7 @@ class HireModelSettings(Settings):
     temperature: Scale = 8.0  # factor of distances before the softmax; learned from here
     residual: bool = True  # add the gated mean of t - h to the meta relation
     residual_shots: Few = 1  # references from which on that mean counts fully; of fewer it counts K / residual_shots
+    learned_shifts: bool = True  # the learner also shifts r_p and the projections; else only the inner step does
     learner_start: Weight = 1.0  # initial factor of the learner's last layer: with a small one, R is mean(t - h)
     drop_path: Dropout = 0.2  # of the set attention block, while training
     dropout: Dropout = 0.0  # of single outputs of the meta relation learner, while training
