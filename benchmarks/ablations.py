@@ -41,6 +41,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "MAML, first order": {"model.second_order": False},
     "MTransE": {"model.decoder": "mtranse"},
     "MTransH": {"model.decoder": "mtransh"},
+    "the inner step alone shifts projections": {"model.learned_shifts": False},
+    "loss on the references": {"model.reference_weight": 1.0},
     "without t - h": {"model.residual": False},
     "a single t - h counts fully": {"model.residual_shots": 1},
     "learner from a tenth": {"model.learner_start": 0.1},
