@@ -130,7 +130,7 @@ def test_a_file_builds_on_a_preset(tmp_path: Path) -> None:
 def test_a_recipe_is_a_preset_or_changes_of_the_defaults() -> None:
     assert RunSettings.of_recipe("hire", "published") == preset("paper")
     assert RunSettings.of_recipe("hire", "common") == RunSettings.of("hire")
-    assert preset("fast") == RunSettings.of("hire").changed({"model.residual_shots": 2, "model.learned_shifts": False})
+    assert preset("fast") == RunSettings.of("hire").changed({"model.residual_shots": 2})
     assert RunSettings.of_recipe("metar", "published").settings.model.loss == "margin"
     assert RunSettings.of_recipe("popularity", "published") == RunSettings.of("popularity")
 
