@@ -23,9 +23,8 @@ class HireNetwork(nn.Module):
         super().__init__()
         self.settings = settings
         dimension = settings.dimension
-        self.outputs = outputs = dimension  # R
-        if settings.learned_shifts:
-            self.outputs = outputs = 4 * dimension  # and what is added to r_p and the projections of heads and tails
+        # R and, if learned, what it adds to r_p and to the projections of heads and tails
+        self.outputs = outputs = dimension * (4 if settings.learned_shifts else 1)
         if settings.learner == "set":
             self.learner: nn.Module = SetLearner(dimension, outputs)
         elif settings.learner == "mean":
@@ -59,7 +58,7 @@ class HireNetwork(nn.Module):
         meta = dropped(self.learner(heads, tails, dropping), dropping.outputs)
         meta = dropped(meta, dropping.relation)
         if not self.settings.learned_shifts:
-            meta = F.pad(meta, (0, 3 * self.outputs))
+            meta = F.pad(meta, (0, 3 * self.settings.dimension))
         translation, *shifts = meta.chunk(4, dim=-1)
         if self.settings.residual:
             gate = torch.sigmoid(self.gate(torch.cat([heads, tails], dim=-1)))
