@@ -15,7 +15,7 @@ def counted() -> dict[tuple[str, Size], Counted]:
 def test_multiplications_of_the_triplet_level_by_hand(counted: dict[tuple[str, Size], Counted]) -> None:
     n, width, outputs = 5, 200, 400
     attention = 3 * n * width**2 + 2 * n * n * width + n * width**2  # query, key, value; scores and sums; output
-    layers = n * width**2 + n * width**2 + n * width * outputs  # row-wise, and the two of the MLP
+    layers = n * width**2 + n * width**2 + width * outputs  # row-wise, and the two of the MLP, the second of the mean
     rest = counted["triplet", Size()].operations - attention - layers
     assert 0 <= rest <= 20 * n * width  # scaling and norms
     weights = 3 * width**2 + width**2 + width**2 + width**2 + width * outputs
