@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +14,6 @@ from hire.embeddings.settings import Embeddings
 from hire.optim.storage import Start
 from hire.sampling.episodes import EpisodeBatch, EpisodeSampler
 from hire.sampling.task_pool import TaskPool
-from hire.systems.base import Resources
 from hire.systems.episodic.settings import EpisodeSettings
 from hire.util.arrays import IntArray
 from hire.util.randomness import random_stream
@@ -82,12 +81,13 @@ def initial_tables(embeddings: Embeddings, dimension: int, norm: float | None) -
     return Start.of(entities, scale), Start.of(relations, scale)
 
 
-def first_embeddings(dataset: FewShotDataset, settings: Any, resources: Resources) -> Embeddings:
+def first_embeddings(
+    dataset: FewShotDataset, training: EpisodeSettings, dimension: int, pretrained: Callable[[], Embeddings]
+) -> Embeddings:
     """The embeddings that a system starts from: pre-trained or random ones."""
-    if settings.training.initial == "pretrained":
-        return resources.embeddings(settings.embedding)
-    sizes = len(dataset.graph.entities), len(dataset.graph.relations)
-    return random_embeddings(*sizes, settings.model.dimension, settings.training.seed)
+    if training.initial == "pretrained":
+        return pretrained()
+    return random_embeddings(len(dataset.graph.entities), len(dataset.graph.relations), dimension, training.seed)
 
 
 def random_embeddings(entities: int, relations: int, dimension: int, seed: int) -> Embeddings:

@@ -56,7 +56,10 @@ class EpisodicSystem(FewShotSystem):
         """A trainer that starts from pre-trained or random embeddings."""
         from hire.systems.episodic.trainer import EpisodicTrainer
 
-        embeddings = first_embeddings(dataset, settings, resources)
+        dimension = settings.model.dimension
+        embeddings = first_embeddings(
+            dataset, settings.training, dimension, lambda: resources.embeddings(settings.embedding)
+        )
         return EpisodicTrainer(cls, dataset, embeddings, settings, resources.device)
 
     def tensors(self) -> dict[str, Tensor]:

@@ -53,7 +53,11 @@ class Hire(FewShotSystem):
         """A trainer that starts from pre-trained or random embeddings."""
         from hire.systems.hire.trainer import HireTrainer
 
-        return HireTrainer(dataset, first_embeddings(dataset, settings, resources), settings, resources.device)
+        dimension = settings.model.dimension
+        embeddings = first_embeddings(
+            dataset, settings.training, dimension, lambda: resources.embeddings(settings.embedding)
+        )
+        return HireTrainer(dataset, embeddings, settings, resources.device)
 
     def tensors(self) -> dict[str, Tensor]:
         """The tables and the weights of the network."""
