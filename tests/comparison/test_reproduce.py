@@ -191,6 +191,11 @@ def test_all_experiments_on_one_page(run: Callable[..., Result], tmp_path: Path)
     more = run("reproduce", "lambda", *options[:3], "2", *options[4:], "--report", "--json")
     assert more.exit_code == 0 and "have no metrics (not done yet)" in (tmp_path / "out" / "lambda.html").read_text()
     assert len(list((tmp_path / "out" / "runs").iterdir())) == len(variants)
+    # the page of Table 2 leaves the files alone that `hire compare` writes into the same folder
+    run("compare", "umls-one", "--systems", "popularity", "--shots", "1", "--seeds", "1", *options[-2:])
+    own = (tmp_path / "out" / "comparison.json").read_bytes()
+    assert run("reproduce", "comparison", *options, "--report").exit_code == 0
+    assert (tmp_path / "out" / "table-2.html").exists() and own == (tmp_path / "out" / "comparison.json").read_bytes()
 
 
 @pytest.mark.usefixtures("small")

@@ -18,7 +18,7 @@ def test_a_cell_has_mean_spread_and_interval() -> None:
     assert cell.mean == pytest.approx(np.mean(shares)) and cell.deviation == pytest.approx(np.std(shares, ddof=1))
     assert cell.interval[0] < cell.mean < cell.interval[1] and cell.interval[1] - cell.interval[0] < 0.2
     assert comparison.line("cut (default)").cells[1, "mrr"].deviation is None
-    assert set(good.cells) == {(1, metric) for metric in METRICS} and good.seconds == 90.0
+    assert set(good.cells) == {(1, metric) for metric in METRICS} and good.seconds() == 90.0
 
 
 def test_the_best_is_marked_and_what_is_significantly_below_it() -> None:
@@ -48,6 +48,18 @@ def test_notes_say_what_was_cut_and_what_failed() -> None:
     failed = outcome(rows[0], training={"problem": "the loss of step 7 is nan", "finished": False})
     comparison = compare(rows, [failed, outcome(rows[0], 1), outcome(rows[1])], (1,))
     assert comparison.lines[0].notes == ["1 of 2 runs have no metrics (the loss of step 7 is nan)"]
-    assert (1, "mrr") in comparison.lines[0].cells and len(comparison.lines[0].evaluated) == 1
+    assert (1, "mrr") in comparison.lines[0].cells and len(comparison.lines[0].evaluated()) == 1
     nothing = compare([rows[0]], [failed], (1,))
-    assert not nothing.lines[0].cells and nothing.lines[0].seconds is None
+    assert not nothing.lines[0].cells and nothing.lines[0].seconds() is None
+
+
+def test_runs_and_minutes_are_those_of_the_number_of_references() -> None:
+    of = row("trained for each")
+    runs = [
+        outcome(of, shots=(1,)),
+        outcome(of, 1, shots=(1,), training={"seconds": 30.0}),
+        outcome(of, shots=(5,), training={"seconds": 210.0}),
+    ]
+    line = compare([of], runs, (1, 5)).lines[0]
+    assert [len(line.evaluated(shots)) for shots in (1, 5, None)] == [2, 1, 3]
+    assert [line.seconds(shots) for shots in (1, 5, None)] == [60.0, 210.0, 110.0]

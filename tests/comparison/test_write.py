@@ -43,6 +43,17 @@ def test_runs_of_several_versions_are_told() -> None:
     assert "commits" not in to_markdown(made_up())
 
 
+def test_each_table_has_the_runs_behind_it() -> None:
+    of = row("trained for each")
+    runs = [outcome(of, seed) for seed in (0, 1)] + [outcome(of, shots=(5,), training={"seconds": 210.0})]
+    comparison = compare([of], runs, (1, 5), ABOUT)
+    lines = [line for line in to_markdown(comparison).splitlines() if line.startswith("| trained")]
+    cells = [line.strip("| ").split(" | ") for line in lines]
+    assert [(of_line[2], of_line[-1]) for of_line in cells] == [("2", "1.5"), ("1", "3.5")]
+    rows = list(csv.DictReader(io.StringIO(to_csv(comparison))))
+    assert {(each["shots"], each["runs"], each["minutes"]) for each in rows} == {("1", "2", "1.5"), ("5", "1", "3.5")}
+
+
 def test_csv_and_json_have_every_metric() -> None:
     comparison = made_up()
     rows = list(csv.DictReader(io.StringIO(to_csv(comparison))))

@@ -194,17 +194,19 @@ def print_comparison(comparison: Comparison) -> None:
     from hire.comparison.table import METRIC_TITLES
     from hire.comparison.write import legend, marked_rows, minutes, spread, title
 
-    if len(comparison.shots) == 1:
-        columns = [(comparison.shots[0], metric, name) for metric, name in METRIC_TITLES.items()]
+    single = comparison.shots[0] if len(comparison.shots) == 1 else None
+    if single is not None:
+        columns = [(single, metric, name) for metric, name in METRIC_TITLES.items()]
     else:
         columns = [(shots, "mrr", f"{shots}-shot MRR") for shots in comparison.shots]
     rows = []
     for line, mark in marked_rows(comparison):
         cells = [line.cells.get((shots, metric)) for shots, metric, _ in columns]
         shown = ["–" if cell is None else spread(cell) + " best" * cell.best + "*" * cell.worse for cell in cells]
-        rows.append((f"{line.row.name} {mark}".strip(), line.row.recipe, len(line.evaluated), *shown, minutes(line)))
+        name = f"{line.row.name} {mark}".strip()
+        rows.append((name, line.row.recipe, len(line.evaluated(single)), *shown, minutes(line, single)))
     head = ["system", "recipe", "runs", *(name for _, _, name in columns), "minutes"]
-    only = f", {comparison.shots[0]}-shot" if len(comparison.shots) == 1 else ""
+    only = "" if single is None else f", {single}-shot"
     print_table(title(comparison) + only, head, rows)
     for note in legend(comparison):
         click.echo(note)

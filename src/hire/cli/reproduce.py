@@ -68,8 +68,9 @@ def reproduce(
     complexity           parameters and operations: formula beside measurement
     all                  each of them
 
-    The result is one HTML page with charts in the folder, and the same as JSON: ablation.html, or reproduction.html
-    for all. As with hire compare, what is in the folder already is reused, and after Ctrl-C the same command continues.
+    The result is one HTML page with charts in the folder, and the same as JSON: ablation.html, table-2.html for the
+    comparison, or reproduction.html for all. As with hire compare, what is in the folder already is reused, and after
+    Ctrl-C the same command continues.
 
     \b
     Examples:

@@ -232,8 +232,8 @@ def _plain(comparison: Comparison, published: Mapping[str, Figures]) -> list[dic
                     "interval": list(cell.interval),
                     "published": theirs,
                     "difference": None if theirs is None else cell.mean - theirs,
-                    "cut": sum(outcome.cut for outcome in line.outcomes),
-                    "runs": len(line.evaluated),
+                    "cut": sum(outcome.cut for outcome in line.evaluated(shots)),
+                    "runs": len(line.evaluated(shots)),
                 }
             )
     return found

@@ -12,10 +12,12 @@ from hire.comparison.page import Section, write_page
 from hire.comparison.plan import Job, jobs_of
 from hire.comparison.run import Bench, Outcome, Report
 from hire.comparison.table import compare
-from hire.comparison.write import write_comparison
+from hire.comparison.write import NAME, write_comparison
 from hire.systems.base import Recipe
 from hire.training.run import fingerprint
 from hire.util.tensors import write_json
+
+TABLE_2 = "table-2"  # the page of the experiment `comparison`, beside the files that `hire compare` calls so
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Reproduction:
     def page(self) -> Path:
         """The page; beside it lies the same as JSON."""
         name = self.names[0] if len(self.names) == 1 else "reproduction"
-        return self.bench.folder / f"{name}.html"
+        return self.bench.folder / f"{TABLE_2 if name == NAME else name}.html"
 
     def jobs(self, name: str) -> list[Job]:
         """The runs that an experiment needs; experiments share those with the same settings."""

@@ -51,15 +51,17 @@ class Line:
     outcomes: list[Outcome]
     cells: dict[tuple[int, str], Cell]  # by number of references and metric
 
-    @property
-    def evaluated(self) -> list[Outcome]:
-        """The runs that have metrics."""
-        return [outcome for outcome in self.outcomes if outcome.evaluations]
+    def evaluated(self, shots: int | None = None) -> list[Outcome]:
+        """The runs that have metrics, or those that have metrics with so many references."""
+        return [
+            outcome
+            for outcome in self.outcomes
+            if any(shots is None or each.shots == shots for each in outcome.evaluations)
+        ]
 
-    @property
-    def seconds(self) -> float | None:
-        """Of training, the mean over the runs."""
-        times = [outcome.training.seconds for outcome in self.evaluated]
+    def seconds(self, shots: int | None = None) -> float | None:
+        """Of training, the mean over these runs."""
+        times = [outcome.training.seconds for outcome in self.evaluated(shots)]
         return float(np.mean(times)) if times else None
 
     @property

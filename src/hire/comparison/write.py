@@ -65,9 +65,10 @@ def spread(cell: Cell) -> str:
     return number(cell.mean) + ("" if cell.deviation is None else f" ± {number(cell.deviation)}")
 
 
-def minutes(line: Line) -> str:
-    """How long a run was trained, in the mean."""
-    return "" if line.seconds is None else f"{line.seconds / 60:.1f}"
+def minutes(line: Line, shots: int | None = None) -> str:
+    """How long a run was trained, in the mean, or one of those with so many references."""
+    seconds = line.seconds(shots)
+    return "" if seconds is None else f"{seconds / 60:.1f}"
 
 
 def marked_rows(comparison: Comparison) -> Iterator[tuple[Line, str]]:
@@ -95,7 +96,7 @@ def legend(comparison: Comparison) -> list[str]:
         found.append("default: the system has no such recipe, and has its default settings.")
     if about.get("budget") is not None:
         found.append(f"A run was trained for at most {about['budget']:g} minutes, without embeddings.")
-    commits = {outcome.commit for line in lines for outcome in line.evaluated}
+    commits = {outcome.commit for line in lines for outcome in line.evaluated()}
     if len(commits) > 1:
         found.append(f"The runs were begun at {len(commits)} commits, which {file_name(comparison)}.json names.")
     notes = [(line.row.key, note) for line in lines for note in line.notes]
@@ -140,8 +141,8 @@ def _markdown_cells(line: Line, mark: str, shots: int) -> list[str]:
     cells = [line.cells.get((shots, metric)) for metric in METRICS]
     first = cells[0]
     between = "" if first is None else "–".join(map(number, first.interval))
-    row = [f"{line.row.name} {mark}".strip(), line.row.recipe, f"{len(line.evaluated)}"]
-    return [*row, *map(_markdown_cell, cells), between, minutes(line)]
+    row = [f"{line.row.name} {mark}".strip(), line.row.recipe, f"{len(line.evaluated(shots))}"]
+    return [*row, *map(_markdown_cell, cells), between, minutes(line, shots)]
 
 
 def _markdown_cell(cell: Cell | None) -> str:
@@ -187,7 +188,8 @@ def to_csv(comparison: Comparison) -> str:
             writer.writerow(
                 [line.row.name, line.row.settings.system, line.row.recipe, shots, metric]
                 + ["" if value is None else f"{value:.6f}" for value in figures]
-                + [int(cell.best), int(cell.worse), len(line.evaluated), minutes(line), "; ".join(line.notes)]
+                + [int(cell.best), int(cell.worse), len(line.evaluated(shots)), minutes(line, shots)]
+                + ["; ".join(line.notes)]
             )
     return stream.getvalue()
 
