@@ -173,29 +173,30 @@ def test_all_experiments_on_one_page(run: Callable[..., Result], tmp_path: Path)
     assert all(each["expected"]["training"] > 0 for each in planned["runs"])
     nothing = run("reproduce", "lambda", *options, "--report")
     assert nothing.exit_code == 2 and "runs is done yet" in nothing.output
-    assert not (tmp_path / "out" / "lambda.html").exists()
+    assert not (tmp_path / "out" / "lambda-common.html").exists()
     result = run("reproduce", "all", *options)
     assert result.exit_code == 0, result.output
-    assert "Ablation of HiRe's parts: 3-shot (MRR)" in result.output and "reproduction.html" in result.output
-    text = (tmp_path / "out" / "reproduction.html").read_text("utf-8")
+    assert "Ablation of HiRe's parts: 3-shot (MRR)" in result.output and "reproduction-common.html" in result.output
+    text = (tmp_path / "out" / "reproduction-common.html").read_text("utf-8")
     assert all(f'id="{name}"' in text for name in NAMES) and "Not done yet" not in text
     trained = list((tmp_path / "out" / "runs").iterdir())
     variants = {"HiRe", *ABLATIONS, "N = 2", "N = 4", "N = 6", *(f"λ = {weight:g}" for weight in (0.01, 0.1, 0.2, 0.5))}
     assert len(trained) == len(variants)  # N = 1 and the best lambda are HiRe itself, lambda = 0 is without context
-    assert (tmp_path / "out" / "ablation" / "comparison.tex").exists()
-    content = json.loads((tmp_path / "out" / "reproduction.json").read_text())
+    assert (tmp_path / "out" / "ablation-common" / "comparison.tex").exists()
+    content = json.loads((tmp_path / "out" / "reproduction-common.json").read_text())
     assert list(content["sections"]) == list(NAMES)
     one = run("reproduce", "lambda", *options, "--json")
-    assert list(json.loads(one.stdout)["sections"]) == ["lambda"] and (tmp_path / "out" / "lambda.html").exists()
+    assert list(json.loads(one.stdout)["sections"]) == ["lambda"] and (tmp_path / "out" / "lambda-common.html").exists()
+    out = tmp_path / "out"
     # of the second seed nothing is there
     more = run("reproduce", "lambda", *options[:3], "2", *options[4:], "--report", "--json")
-    assert more.exit_code == 0 and "have no metrics (not done yet)" in (tmp_path / "out" / "lambda.html").read_text()
-    assert len(list((tmp_path / "out" / "runs").iterdir())) == len(variants)
+    assert more.exit_code == 0 and "have no metrics (not done yet)" in (out / "lambda-common.html").read_text()
+    assert len(list((out / "runs").iterdir())) == len(variants)
     # the page of Table 2 leaves the files alone that `hire compare` writes into the same folder
     run("compare", "umls-one", "--systems", "popularity", "--shots", "1", "--seeds", "1", *options[-2:])
-    own = (tmp_path / "out" / "comparison.json").read_bytes()
+    own = (out / "comparison.json").read_bytes()
     assert run("reproduce", "comparison", *options, "--report").exit_code == 0
-    assert (tmp_path / "out" / "table-2.html").exists() and own == (tmp_path / "out" / "comparison.json").read_bytes()
+    assert (out / "table-2-common.html").exists() and own == (out / "comparison.json").read_bytes()
 
 
 @pytest.mark.usefixtures("small")

@@ -69,8 +69,8 @@ def reproduce(
     all                  each of them
 
     The result is one HTML page with charts in the folder, and the same as JSON: ablation.html, table-2.html for the
-    comparison, or reproduction.html for all. As with hire compare, what is in the folder already is reused, and after
-    Ctrl-C the same command continues.
+    comparison, or reproduction.html for all; in the recipe common ablation-common.html and so on. As with hire
+    compare, what is in the folder already is reused, and after Ctrl-C the same command continues.
 
     \b
     Examples:

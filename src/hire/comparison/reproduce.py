@@ -34,7 +34,12 @@ class Reproduction:
     def page(self) -> Path:
         """The page; beside it lies the same as JSON."""
         name = self.names[0] if len(self.names) == 1 else "reproduction"
-        return self.bench.folder / f"{TABLE_2 if name == NAME else name}.html"
+        return self._path(TABLE_2 if name == NAME else name, ".html")
+
+    def _path(self, name: str, suffix: str = "") -> Path:
+        """What is written of an experiment; the two recipes in one folder leave each other's alone."""
+        trained = name not in COUNTED and self.recipe != "published"
+        return self.bench.folder / f"{name}{f'-{self.recipe}' if trained else ''}{suffix}"
 
     def jobs(self, name: str) -> list[Job]:
         """The runs that an experiment needs; experiments share those with the same settings."""
@@ -73,7 +78,7 @@ class Reproduction:
         found = self.bench.outcomes(jobs) if self.report_only else self.bench.carry_out(jobs, report)
         outcomes += found
         comparison = compare(experiment.rows(self.recipe), found, experiment.shots, about)
-        folder = self.bench.folder / name
+        folder = self._path(name)
         folder.mkdir(exist_ok=True)
         write_comparison(folder, comparison)
         return trained_section(experiment, comparison, dataset)
