@@ -167,27 +167,27 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_all_experiments_on_one_page(run: Callable[..., Result], tmp_path: Path) -> None:
-    options = ["--dataset", "umls-one", "--seeds", "1", "--recipe", "common", "-o", str(tmp_path / "out")]
+    out = tmp_path / "out"
+    options = ["--dataset", "umls-one", "--seeds", "1", "--recipe", "common", "-o", str(out)]
     planned = json.loads(run("reproduce", "all", *options, "--plan", "--json").stdout)
-    assert not any(each["done"] for each in planned["runs"]) and not (tmp_path / "out" / RUNS).exists()
+    assert not any(each["done"] for each in planned["runs"]) and not (out / RUNS).exists()
     assert all(each["expected"]["training"] > 0 for each in planned["runs"])
     nothing = run("reproduce", "lambda", *options, "--report")
     assert nothing.exit_code == 2 and "runs is done yet" in nothing.output
-    assert not (tmp_path / "out" / "lambda-common.html").exists()
+    assert not (out / "lambda-common.html").exists()
     result = run("reproduce", "all", *options)
     assert result.exit_code == 0, result.output
     assert "Ablation of HiRe's parts: 3-shot (MRR)" in result.output and "reproduction-common.html" in result.output
-    text = (tmp_path / "out" / "reproduction-common.html").read_text("utf-8")
+    text = (out / "reproduction-common.html").read_text("utf-8")
     assert all(f'id="{name}"' in text for name in NAMES) and "Not done yet" not in text
-    trained = list((tmp_path / "out" / "runs").iterdir())
+    trained = list((out / "runs").iterdir())
     variants = {"HiRe", *ABLATIONS, "N = 2", "N = 4", "N = 6", *(f"λ = {weight:g}" for weight in (0.01, 0.1, 0.2, 0.5))}
     assert len(trained) == len(variants)  # N = 1 and the best lambda are HiRe itself, lambda = 0 is without context
-    assert (tmp_path / "out" / "ablation-common" / "comparison.tex").exists()
-    content = json.loads((tmp_path / "out" / "reproduction-common.json").read_text())
+    assert (out / "ablation-common" / "comparison.tex").exists()
+    content = json.loads((out / "reproduction-common.json").read_text())
     assert list(content["sections"]) == list(NAMES)
     one = run("reproduce", "lambda", *options, "--json")
-    assert list(json.loads(one.stdout)["sections"]) == ["lambda"] and (tmp_path / "out" / "lambda-common.html").exists()
-    out = tmp_path / "out"
+    assert list(json.loads(one.stdout)["sections"]) == ["lambda"] and (out / "lambda-common.html").exists()
     # of the second seed nothing is there
     more = run("reproduce", "lambda", *options[:3], "2", *options[4:], "--report", "--json")
     assert more.exit_code == 0 and "have no metrics (not done yet)" in (out / "lambda-common.html").read_text()
@@ -195,8 +195,9 @@ def test_all_experiments_on_one_page(run: Callable[..., Result], tmp_path: Path)
     # the page of Table 2 leaves the files alone that `hire compare` writes into the same folder
     run("compare", "umls-one", "--systems", "popularity", "--shots", "1", "--seeds", "1", *options[-2:])
     own = (out / "comparison.json").read_bytes()
-    assert run("reproduce", "comparison", *options, "--report").exit_code == 0
-    assert (out / "table-2-common.html").exists() and own == (out / "comparison.json").read_bytes()
+    for recipe, name in (("common", "table-2-common.html"), ("published", "table-2.html")):
+        assert run("reproduce", "comparison", *options, "--recipe", recipe, "--report").exit_code == 0
+        assert (out / name).exists() and own == (out / "comparison.json").read_bytes()
 
 
 @pytest.mark.usefixtures("small")

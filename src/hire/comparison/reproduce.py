@@ -38,8 +38,8 @@ class Reproduction:
 
     def _path(self, name: str, suffix: str = "") -> Path:
         """What is written of an experiment; the two recipes in one folder leave each other's alone."""
-        trained = name not in COUNTED and self.recipe != "published"
-        return self.bench.folder / f"{name}{f'-{self.recipe}' if trained else ''}{suffix}"
+        of_recipe = "" if name in COUNTED or self.recipe == "published" else f"-{self.recipe}"
+        return self.bench.folder / f"{name}{of_recipe}{suffix}"
 
     def jobs(self, name: str) -> list[Job]:
         """The runs that an experiment needs; experiments share those with the same settings."""
